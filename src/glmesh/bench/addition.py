@@ -27,7 +27,7 @@ class Addition:
     """Data sets, objectives and methods, by name, that a Python file of the user adds to a benchmark."""
 
     datasets: dict[str, Callable[[], tuple[Data, ArrayLike]]] = field(default_factory=dict)
-    objectives: dict[str, Objective] = field(default_factory=dict)
+    objectives: dict[str, Objective] = field(default_factory=dict)  # functions of X, y and split that return a Problem
     methods: dict[str, Contender] = field(default_factory=dict)
 
     def load(self, name: str) -> DataSet:

@@ -28,8 +28,8 @@ class RacePlan:
     objectives: Sequence[str] = ("lasso", "ridge", "logistic")
     topologies: Sequence[str] = ("ring", "torus")
     contenders: Sequence[str] = tuple(CONTENDERS)
-    n_nodes: int = 16
-    seeds: Sequence[int] = (0,)
+    n_nodes: int = 16  # K, of every network
+    seeds: Sequence[int] = (0,)  # of partitions and random graphs; a run for each
     repeats: int = 1  # runs of each contender and seed, of which the quickest counts; only seconds differ
     max_communications: int = 5_000  # exchanges of a run, at most
     max_seconds: float = 60.0  # [s] of processor time of a run
@@ -52,7 +52,7 @@ class RacePlan:
 class Race:
     """Traces of all contenders on one objective, data set and topology, and the proven optimum."""
 
-    objective: str
+    objective: str  # name of the objective
     data: DataSet
     topology: str  # name of the graph
     best: Reference  # proven optimum of the objective
@@ -125,8 +125,8 @@ class _Course:
     plan: RacePlan
     problems: Mapping[Split, Problem]  # by the split that a contender asks for
     refused: Mapping[Split, str]  # why there is no problem of a split
-    best: Reference
-    topology: str
+    best: Reference  # proven optimum of the objective
+    topology: str  # name of the graph
 
     def run(self, say: Say) -> tuple[dict[str, list[Trace]], dict[str, str]]:
         """Run all contenders; return ({name: traces, one per seed}, {name: reason why it is left out}).

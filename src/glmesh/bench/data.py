@@ -25,9 +25,9 @@ _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 class DataSet:
     """Samples X, shape (m, p), and labels y of -1 and 1, shape (m,), with a word on where they are from."""
 
-    name: str
-    X: SampleMatrix
-    y: Vector
+    name: str  # key of ENTRIES, or that of the user
+    X: SampleMatrix  # (m, p)
+    y: Vector  # (m,) labels -1 and 1
     source: str  # name of the file, "stand-in" or "your own"
     real: bool  # whether it is no stand-in
 
@@ -42,7 +42,7 @@ class DataSet:
 class Dataset:
     """A named data set of ENTRIES: the files that hold it, and the shape of the random data that stands in for it."""
 
-    title: str
+    title: str  # name for people
     files: tuple[str, ...]  # file names; the first that exists is read
     n_features: int | None  # p; None: as many as the file has
     shape: str  # samples x features and density, of the paper's table or of the file

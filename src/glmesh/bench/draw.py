@@ -37,7 +37,7 @@ class Panel:
     """A picture of traces: plots side by side, each with another cost as x axis, and one error as y axis."""
 
     name: str  # name of the picture's files, without the ending
-    title: str
+    title: str  # heading of the picture
     traces: Sequence[Trace]
     x: Sequence[str] = ("communications", "seconds")  # names of KEYS, one for each plot
     y: str = "of_start"  # a name of KEYS, on a log scale

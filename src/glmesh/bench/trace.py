@@ -31,7 +31,7 @@ _FINER = 50  # a look after every fiftieth of the rounds so far
 class Trace:
     """Costs and errors of a run, by the names of KEYS, at each of the moments ("looks") at which it was measured."""
 
-    name: str
+    name: str  # of the method, for people
     history: dict[str, Vector]  # arrays of shape (n_looks,) by the names of KEYS
     edges: int  # number of directed links
     setting: str = ""  # what the method chose by itself, in words

@@ -106,7 +106,7 @@ class NothingToGain:
 class RoundLimit:
     """Ends a run with the status `status` when it has made `max_rounds` rounds, counted from round 0."""
 
-    max_rounds: int
+    max_rounds: int  # [rounds] from round 0 on
     status: Status  # OUT_OF_ROUNDS, or ROUNDS_DONE where that number of rounds was asked for
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
@@ -174,10 +174,10 @@ class Wishes:
 class Loop:
     """When rounds end and how often they are recorded: the options of these names of `solve`."""
 
-    tol: float
+    tol: float  # relative gap that is aimed at
     max_rounds: int  # counted from round 0 of a run
     stop: str  # "gap", "certificate" or "rounds"
-    record_every: int = 1
+    record_every: int = 1  # [rounds] between two records of the history
 
     def __post_init__(self) -> None:
         if self.stop not in ("gap", "certificate", "rounds"):

@@ -48,8 +48,8 @@ _RUNS = {TRAIN: "trains", PREDICT: "predicts", ROWS: "runs `doctor --rows`", DIS
 class PrefixDigest(JsonRecord):
     """Message of the search for the first row that differs: the keyed digest of the names of the first `count` rows."""
 
-    count: int
-    digest: str
+    count: int  # how many first rows the digest is of
+    digest: str  # keyed, 32 hexadecimal digits
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Task:
     All are known before any exchange.
     """
 
-    split: Split
+    split: Split  # what nodes hold, "samples" or "features"
     length: int  # length of Ax: coefficients split by samples, samples split by features
     n_rows: int  # samples of all nodes
     on_totals: OnTotals | None  # method on totals that suits nodes with rows; None: there is none
@@ -149,8 +149,8 @@ def _is_kinked(g: Separable) -> bool:
 class Messages:
     """Cost model of messages: how many exchanges and seconds they take on a network."""
 
-    info: NetworkInfo
-    network: Network
+    info: NetworkInfo  # the network, on which nothing fails
+    network: Network  # latency and bandwidth of its links
 
     def exchange(self, numbers: int) -> float:
         """Return the seconds of one exchange in which every node sends `numbers` numbers to each neighbour."""

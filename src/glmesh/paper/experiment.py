@@ -64,9 +64,9 @@ class Settings:
 class Claim:
     """A claim of the paper: its sentence, whether an experiment showed it, and the figures that say so."""
 
-    text: str
-    seen: bool
-    figures: str
+    text: str  # the claim, as a sentence
+    seen: bool  # whether the experiment showed it
+    figures: str  # sentence with the numbers
     ours: bool = False  # the claim is ours, not the paper's, and is not counted
 
     def __str__(self) -> str:
@@ -79,10 +79,10 @@ class Findings:
     """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes to files."""
 
     name: str  # of its files, without the ending
-    title: str
+    title: str  # heading of the page
     about: str  # what was run
-    claims: Sequence[Claim] = ()
-    panels: Sequence[Panel] = ()
+    claims: Sequence[Claim] = ()  # verdicts
+    panels: Sequence[Panel] = ()  # pictures
     table: str = ""  # in Markdown, where a picture says nothing
 
     def publish(self, folder: Path, *, pictures: bool = True) -> None:

@@ -135,9 +135,9 @@ def graph(nx_graph: nx.Graph, *, width: int = 40, height: int = 18, ascii: bool 
 class _LogScale(NamedTuple):
     """A log axis that goes from 10^low up to 10^high; if `zero`, the value 0 is drawn at its lower end."""
 
-    low: float
-    high: float
-    zero: bool
+    low: float  # exponent of ten at the lower end
+    high: float  # exponent of ten at the upper end
+    zero: bool  # whether 0 is drawn, at the lower end
 
     @staticmethod
     def of(y: Vector, aims: list[float]) -> "_LogScale":

@@ -173,10 +173,10 @@ class Member:
 class Federation:
     """Content of a federation file: the objective, the network and the members, on which all sites agree."""
 
-    name: str
+    name: str  # of the federation
     problem: ProblemPart
     network: NetworkPart
-    members: tuple[Member, ...]
+    members: tuple[Member, ...]  # in the order of the file, which numbers them
     data: Contract | None = None  # what every site's file must have; None: sites agree on it when they meet
 
     @staticmethod

@@ -38,7 +38,7 @@ class Identity:
 
     certificate: bytes
     key: bytes = field(repr=False)
-    ca: bytes
+    ca: bytes  # certificate of the authority
     files: tuple[Path, Path]  # paths of certificate and key
 
     @staticmethod

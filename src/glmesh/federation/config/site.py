@@ -43,12 +43,12 @@ from glmesh.federation.config.keys import Identity, fingerprint
 class NodeFile:
     """Entries of a node file: where one site has its data, certificates and output; empty texts are defaults."""
 
-    name: str
+    name: str  # of the member, as in the federation file
     federation: str  # path, relative to the node file; so are all others
-    data: str
-    certificate: str
-    key: str
-    ca: str
+    data: str  # path of the site's table
+    certificate: str  # path of the node's certificate
+    key: str  # path of its private key
+    ca: str  # path of the authority's certificate
     target: str = ""  # column of a table with the labels; default: that of the contract, or the last
     ids: str = ""  # column with the names of the rows; default: that of the contract, or none
     sample_weight: str = ""  # column with the sample weights; default: that of the contract, or none

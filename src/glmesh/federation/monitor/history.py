@@ -22,16 +22,16 @@ class Figures(TypedDict, total=False):
     """Figures of a node at one time, as JSON; keys from `round` on are missing until the node trains."""
 
     time: float  # [s] since 1970
-    node: str
+    node: str  # name of the node
     phase: str  # for people: a phase, or how the run ended
     seconds: float  # since the process began
-    bytes_sent: int
-    bytes_received: int
+    bytes_sent: int  # over all links
+    bytes_received: int  # over all links
     tol: float  # relative gap to be proven
     neighbours: dict[str, NeighbourFigures]  # by name
     waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
     refused: dict[str, str]  # why members cannot take part, by name
-    round: int
+    round: int  # rounds made, or totals
     members: list[str]  # names of the sites whose data is in the answer
     without: list[str]  # names of the sites whose data is not in the answer
     certificate: float | None  # relative gap that is proven; None: nothing is

@@ -41,7 +41,7 @@ class TargetsMessage(JsonRecord):
 
     point: str  # a P in hexadecimal
     to: str = ""  # the receiver's point that `proof` answers; empty in the first message
-    proof: str = ""
+    proof: str = ""  # digest of a b P, in hexadecimal; empty in the first message
 
     def __post_init__(self) -> None:
         sizes = len(self.point), len(self.to), len(self.proof)

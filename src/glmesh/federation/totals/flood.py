@@ -22,13 +22,13 @@ MOST_ATTEMPTS = 64  # of one total; each misfit makes units 2^20 larger, so that
 class Contribution:
     """One member's contribution to a total, masked and signed, as it is passed from neighbour to neighbour."""
 
-    view: str  # digest
-    number: int
-    attempt: int
-    request: str  # digest
-    author: int
+    view: str  # digest of the list of members that make the total
+    number: int  # of the total in its fit, from 1
+    attempt: int  # at that total, from 1
+    request: str  # digest of what is asked for
+    author: int  # id of the member
     body: bytes  # whole numbers modulo 2^64, little-endian
-    signature: bytes
+    signature: bytes  # of the author
 
     def name(self, federation: str, keys: str) -> bytes:
         """Return the name, 32 bytes, of the total that this is a contribution to.
@@ -42,10 +42,10 @@ class Contribution:
 class Ask:
     """A request to a neighbour for contributions to one total that have not come, by their authors."""
 
-    view: str
-    number: int
-    attempt: int
-    request: str
+    view: str  # digest of the list of members that make the total
+    number: int  # of the total in its fit, from 1
+    attempt: int  # at that total, from 1
+    request: str  # digest of what is asked for
     wanted: tuple[int, ...]  # authors
 
     def name(self, federation: str, keys: str) -> bytes:

@@ -21,7 +21,7 @@ class FederationInfo:
     federation: str  # digest of the federation file
     names: tuple[str, ...]  # of all members; a member's id is its place
     neighbours: tuple[tuple[int, ...], ...]  # of each member, ascending
-    me: int
+    me: int  # this member's id
     late: frozenset[int] = frozenset()  # members that count from their first view on
     without: bool = False  # members that stay away are left out after `gone_after`; else all are waited for
     gone_after: float = 600.0  # [s]
@@ -46,7 +46,7 @@ class FederationInfo:
 class KeptTotal:
     """One total of a fit: the request, equal at all members, and the sum over all members."""
 
-    request: bytes
+    request: bytes  # as bytes, equal at all members
     value: Unsigned  # (numbers,)
 
 
@@ -58,12 +58,12 @@ class MemberMemory:
     """
 
     pin: str  # random name of the data that the site has now
-    voters: tuple[int, ...]
+    voters: tuple[int, ...]  # ids of the members of which majorities are counted
     promised: int = 0  # largest number of a view that it said yes to
     record: Record | None = None  # None: it has not contributed yet
     held: Held | None = None  # None: it has been in no view
     entries: list[KeptTotal] = field(default_factory=list)  # totals of `held`
-    vote: Vote | None = None
+    vote: Vote | None = None  # the last one; None: it has not voted
     model: bytes = b""  # that the vote is about
 
     def begin(self, held: Held) -> None:

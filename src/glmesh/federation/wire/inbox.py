@@ -14,8 +14,8 @@ class Message:
     """A message of a neighbour or, with kind None, the news that the neighbour's link came up or went down."""
 
     peer: int  # number of the neighbour
-    kind: Kind | None
-    content: bytes | bytearray = b""
+    kind: Kind | None  # of the message; None: news of the link
+    content: bytes | bytearray = b""  # of the message
     up: bool = False  # with kind None: the link came up; else it went down
 
 

@@ -69,14 +69,14 @@ class PeerLink:
     """Link to one neighbour: messages to be sent, the stream, and counters; changed in the thread of the links only."""
 
     peer: int  # number of the neighbour
-    name: str
+    name: str  # of the neighbour
     address: str  # host:port
     controls: deque[tuple[Kind, Content]] = field(default_factory=deque)  # to be sent before any MAIL
     mail: deque[Content] = field(default_factory=deque)  # to be sent, oldest first
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is something to be sent
     stream: asyncio.Task[None] | None = None  # the session in progress
     up: bool = False  # both HELLOs agree
-    assembler: Assembler = field(default_factory=Assembler)
+    assembler: Assembler = field(default_factory=Assembler)  # puts the messages that come together
     limit: int | None = None  # [bytes] longest message; None until d is known
     why: str = "not reached yet"  # reason that the link is down
     refused: str = ""  # reason that one of both ends refuses the other; empty: none does

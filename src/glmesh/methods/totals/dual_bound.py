@@ -131,7 +131,7 @@ class Ellipsoid:
     """A set that holds every optimum w*: all points with (w* - w)' M (w* - w) <= radius^2, M positive definite."""
 
     w: Vector  # (d,) standardised coefficients
-    radius: float
+    radius: float  # in the norm of M
     solve: Callable[[Vector], Vector]  # right sides, shape (d,) or (d, r) -> solutions of M x = right
 
     def least_product(self, point: DualPoint, free: Flags) -> float:

@@ -26,7 +26,7 @@ LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because l
 class Frame:
     """What the first totals tell all nodes: how columns are standardised, and how large the problem is."""
 
-    columns: Standardisation
+    columns: Standardisation  # means and powers of two
     shift: float  # that is subtracted from the targets of a regression
     n_rows: float  # rows with a weight > 0
     weight: float  # sum of the weights
@@ -63,7 +63,7 @@ class InteriorState:
     """
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
-    intercept: Shared[float]
+    intercept: Shared[float]  # of the best point
     objective: Shared[float] = np.nan  # P at the best point; NaN before the first total that tells it
     gap: Shared[float] = np.inf  # upper bound of P - P*
     failure: Shared[str] = ""  # why no more rounds are worth it, see `TotalState`; "": they are

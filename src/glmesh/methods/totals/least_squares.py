@@ -45,8 +45,8 @@ IDLE = 3  # [totals] in a row that lower no objective, after which a run ends, b
 class Penalties:
     """n penalties of p coefficients, with which one weighting of the rows is solved; they differ in l1 and l2 only."""
 
-    l1: Matrix
-    l2: Matrix
+    l1: Matrix  # factors of abs(w_j), a row per penalty
+    l2: Matrix  # factors of w_j^2/2, a row per penalty
     bounds: Matrix  # (2, p) least and largest coefficients, the same for all
 
     @staticmethod

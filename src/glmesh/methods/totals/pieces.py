@@ -105,10 +105,10 @@ class Multipliers:
     J is the number of pieces of a row, m the number of rows.
     """
 
-    z: Matrix
-    v: Matrix
-    p: Matrix
-    q: Matrix
+    z: Matrix  # hi - theta
+    v: Matrix  # theta - lo
+    p: Matrix  # multiplier of z
+    q: Matrix  # multiplier of v
 
     @cached_property
     def curvature(self) -> Matrix:

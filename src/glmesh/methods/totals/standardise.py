@@ -25,7 +25,7 @@ class Standardisation:
 
     mean: Vector  # (p,) centres of the columns, zeros without an intercept
     inverse: Vector  # (p,) powers of two near 1 over the standard deviations; 0: the column is constant
-    fit_intercept: bool
+    fit_intercept: bool  # whether there is a column of ones
 
     @property
     def d(self) -> int:
