@@ -7,6 +7,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -54,10 +55,11 @@ class SharedSecrets:
         return hashlib.blake2b(content, key=b"secret of %d" % member, digest_size=16).digest()
 
 
+@lru_cache(maxsize=4096)
 def content_of(point: bytes, data: int) -> Unsigned:
     """A site's contribution at a point: any change of either changes all of it."""
     drawn = hashlib.sha512(point + data.to_bytes(8, "little")).digest()
-    return np.frombuffer(drawn, dtype=np.uint64)[:LENGTH].copy()
+    return np.frombuffer(drawn, dtype=np.uint64)[:LENGTH]
 
 
 class Unlucky(AssertionError):
@@ -76,7 +78,7 @@ class Oracle:
     values: dict[bytes, bytes] = field(default_factory=dict)  # of names
     models: set[bytes] = field(default_factory=set)  # final ones
     wrong: list[str] = field(default_factory=list)
-    judged: dict[int, str] = field(default_factory=dict)
+    judged: dict[tuple[str, int], str] = field(default_factory=dict)  # totals of a fit up to a number: their digest
 
     def contributed(self, who: int, key: bytes, name: bytes, question: Question, set_: str, view: View) -> None:
         """Note that a member signed a contribution; when all of its view have, whoever routes can make the total."""
@@ -97,14 +99,13 @@ class Oracle:
     def judge(self, machine: Machine, voters: int) -> None:
         """Compare all totals that a member holds with the sums of its view, and its model with those of others."""
         held = machine.memory.held
-        if held is None or (self.judged.get(id(machine)), machine.is_final) == (held.chain, False):
-            return
-        self.judged[id(machine)] = held.chain
-        pins = self.sets.get(held.set, {})
-        for entry in machine.entries if pins else ():
-            expected = sum((content_of(entry.request, self.data[pin]) for pin in pins.values()), np.uint64(0))
-            if not np.array_equal(entry.value, expected):
-                self.wrong.append("sum")
+        if held is not None and self.judged.get((held.fit, held.count)) != held.chain:
+            self.judged[held.fit, held.count] = held.chain
+            pins = self.sets.get(held.set, {})
+            for entry in machine.entries if pins else ():
+                expected = sum((content_of(entry.request, self.data[pin]) for pin in pins.values()), np.uint64(0))
+                if not np.array_equal(entry.value, expected):
+                    self.wrong.append("sum")
         if machine.is_final:
             self.models.add(machine.model)
             if len(self.models) > 1:
@@ -207,9 +208,7 @@ class World:
         self.cut: set[frozenset[int]] = set()
         self.deaf: set[tuple[int, int]] = set()  # (sender, receiver) that does not hear it
         self.caught: list[bytes] = []  # what the hostile router has kept
-        # fewer than half forget: where all that voted for a model have lost their disks, nobody can know of it
-        others = [k for k in range(self.n) if k not in self.late]
-        self.forgetful = set(rng.permutation(others)[: (len(others) - 1) // 2].tolist())
+        self.forgot: dict[int, int] = {}  # who has lost some memory, and the start up to which processes have
         self.loss, self.calm = float(rng.choice([0.0, 0.05, 0.3])), False
 
     # processes
@@ -222,12 +221,14 @@ class World:
             memory = MemberMemory(self.new_pin(disk.data), info.voters)
         elif disk.pinned != disk.data:
             memory = replace(memory, pin=self.new_pin(disk.data))
-        machine = self.machine(info, self.keys(member), self.secret(member), self.stamp(), memory, self.now)
+        begun = self.stamp()
+        machine = self.machine(info, self.keys(member), self.secret(member), begun, memory, self.now)
         machine.watch(self.oracle)
         process = Process(machine, Runner(machine, self.program(member, disk.data)), member, disk.data)
         if clone:
             self.cloned.add(member)
             self.clones.append(process)
+            self.forgot[member] = begun  # what the clone does is not on the disk that is left
         else:
             self.up[member] = process
 
@@ -286,10 +287,15 @@ class World:
     def poll(self, process: Process) -> None:
         """Let a process go on, write its memory, and send what it has to say."""
         process.runner.advance(self.now)
-        for peer, bundle in process.machine.poll(self.now):
+        bundles = process.machine.poll(self.now)
+        if bundles:
             self.save(process)
+        for peer, bundle in bundles:
             self.send(process.member, peer, bundle)
         self.oracle.judge(process.machine, self.n - len(self.late))
+        agreement = process.machine.agreement
+        if agreement.remembers and agreement.start > self.forgot.get(process.member, agreement.start):
+            del self.forgot[process.member]  # the others have told it what it had forgotten
         wrong = [one for one in self.oracle.wrong if self.watched is None or one in self.watched]
         if wrong:
             raise Unlucky(wrong[0])
@@ -336,17 +342,19 @@ class World:
         """Let one thing go wrong."""
         member = int(self.rng.integers(self.n))
         what = str(self.rng.choice(WRONGS))
-        if what in ("backup", "lost", "clone") and member not in self.forgetful:
+        if what in ("backup", "lost", "clone") and not self.may_forget(member):
             return
         if what in ("crash", "backup", "data", "lost") and member in self.up:
             del self.up[member]
         disk = self.disks[member]
         if what == "backup" and disk.backups:
             disk.memory, disk.pinned = disk.backups[int(self.rng.integers(len(disk.backups)))]
+            self.forgot[member] = self.stamp()
         elif what == "data":
             disk.data = int(self.rng.integers(1 << 40))
         elif what == "lost":
             disk.memory = None
+            self.forgot[member] = self.stamp()
         elif what == "return" and member not in self.up and member not in self.gone:
             self.start(member)
         elif what == "cut":
@@ -360,6 +368,14 @@ class World:
         elif what == "clone" and disk.memory is not None and not self.clones:
             self.start(member, clone=True)
 
+    def may_forget(self, member: int) -> bool:
+        """Whether more than half know all that they ever did if this member forgets: else nobody need know of a vote.
+
+        Who forgot counts again when the others have told it, so that one after another everybody may forget.
+        """
+        groups = [k for k in range(self.n) if k not in self.late], list(range(self.n))  # a late one counts later
+        return all(2 * sum(k != member and k not in self.forgot for k in group) > len(group) for group in groups)
+
     def run(self, trouble: int = 12) -> None:
         """Start all, let things go wrong, then heal and wait until nothing more can be hoped for."""
         for member in range(self.n):
@@ -369,18 +385,43 @@ class World:
             self.step(float(self.rng.choice([0.5, 1.0, 3.0, 15.0], p=[0.35, 0.25, 0.2, 0.2])))
             self.disturb()
         self.calm = True
-        self.cut.clear()
         self.clones.clear()
+        if not self.without:
+            self.settle(10)
+            self.judge_words()
+        self.cut.clear()
         self.leave_for_ever()
         for member in range(self.n):
             if member not in self.up and member not in self.gone:
                 self.start(member)
-        for _ in range(60):
+        self.settle(60)
+
+    def settle(self, turns: int) -> None:
+        """Let two seconds pass so often, or until nobody waits, and start again who was superseded."""
+        for _ in range(turns):
             self.step(2.0)
             for member in [k for k, one in self.up.items() if one.machine.agreement.superseded]:
                 self.start(member)  # its process has ended and said why
             if not self.waiting():
                 break
+
+    def judge_words(self) -> None:
+        """Whether everybody that waits says for whom: for all that count and cannot be reached, and for nobody else."""
+        for k in self.waiting():
+            agreement = self.up[k].machine.agreement
+            away = set(agreement.memory.voters) - self.reached(k)
+            if set(agreement.absent(self.now)) != away:
+                raise Unlucky("words")
+
+    def reached(self, member: int) -> set[int]:
+        """Who is up and connected with a member by links that are not cut, this one among them."""
+        found, edge = {member}, [member]
+        while edge:
+            one = edge.pop()
+            new = {k for k in self.neighbours[one] if k in self.up and frozenset((k, one)) not in self.cut} - found
+            found |= new
+            edge += new
+        return found
 
     def leave_for_ever(self) -> None:
         """Let those that are down stay away, if a majority of three or more that remembers is up and connected."""

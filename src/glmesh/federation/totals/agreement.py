@@ -19,6 +19,7 @@ from glmesh.federation.totals.statements import (
     Held,
     Keys,
     MemberStatus,
+    Record,
     Signed,
     Vote,
     canonical,
@@ -33,6 +34,7 @@ from glmesh.federation.totals.views import (
     drawn_seed,
     has_majority,
     is_connected,
+    may_meet,
     set_digest,
     start_of,
 )
@@ -183,9 +185,9 @@ class Agreement:
                 break
         if self.proposal is not None and self.view is not self.proposal and self.proposal.is_made(statuses):
             self._enter(self.proposal)
-        wanted = self._wanted(now)
-        if wanted is not None and self._must_propose(wanted, now):
-            view = self.proposed_view(wanted)
+        wanted = self._wanted(statuses, now)
+        if wanted is not None and self._must_propose(wanted, statuses, now):
+            view = self.proposed_view(wanted, statuses)
             if self.accepts(view, now):
                 self._say_yes(view, now)
 
@@ -200,19 +202,30 @@ class Agreement:
         `now` is the time [s] from which on the yes of the others is waited for.
         """
         self.memory.promised, self.proposal, self.view, self.asking = view.number, view, None, None
+        self.memory.voters = view.voters
         self.views[view.digest] = view
         self._proposed = now
 
     def _enter(self, view: View) -> None:
         """Set the present view to one that all its members have said yes to.
 
-        If it goes on with another fit than this member holds, that fit is taken up without its totals.
+        If it goes on with another fit than this member holds, that fit is taken up without its totals. A drawn start is
+        recorded at once: some member knows of totals at zero, and from now on this one does too. In a view that takes
+        over a vote, a member that was restarted remembers only after it has voted itself (`adopted`).
         """
         memory = self.memory
-        self.view, self.remembers = view, True
-        memory.voters = view.voters
-        if view.vote is None and (memory.held is None or memory.held.fit != view.held.fit):
+        self.view = view
+        if view.vote is not None:
+            return
+        self.remembers = True
+        if memory.held is None or memory.held.fit != view.held.fit:
             memory.begin(view.held)
+        if view.held.start:
+            memory.record = Record(view.held.set, view.held.start)
+
+    def adopted(self) -> None:
+        """Count this member among those that remember: it has voted for the model that the present view takes over."""
+        self.remembers = True
 
     def accepts(self, view: View, now: float) -> bool:
         """Return whether this member may say yes to a view at time `now` [s], by the rules of the methods below."""
@@ -236,10 +249,13 @@ class Agreement:
         )
 
     def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
-        """Return whether the view has a majority (`has_majority`) of the voters before it and of those it names."""
-        ids, voters = view.ids, self.memory.voters
-        grown = set(view.voters) >= set(voters) | set(ids)
-        return grown and has_majority(ids, voters, statuses) and has_majority(ids, view.voters, statuses)
+        """Return whether all members and all voters that this one knows of are voters of the view, and most are there.
+
+        A yes makes its voters known, so of any two views the later one counts all voters of the earlier: more than half
+        of these were in both.
+        """
+        grown = set(view.voters) >= {*self.memory.voters, *view.ids}
+        return grown and has_majority(view.ids, view.voters, statuses)
 
     def _patience(self, view: View, statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether every voter is in the view or may be left out of it at time `now` [s]."""
@@ -264,7 +280,8 @@ class Agreement:
         """Return whether the fit of a view keeps the totals that this member holds, and starts at an allowed point.
 
         A new fit may start at the point of this member's last contribution only if members and data are those of then;
-        otherwise at the point that is drawn for the view, where no other set of members has been.
+        otherwise at the point that is drawn for the view, where no other set of members has been. An earlier fit may be
+        gone on with by the rule of `may_meet`.
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
@@ -276,7 +293,7 @@ class Agreement:
             if (held.fit, held.count) == (own.fit, own.count) and held.chain != own.chain:
                 return False
         if held.born != view.number:
-            return True
+            return may_meet(record, held.set, held.start)
         known = record is None or (record.set == held.set and record.start == held.start)
         return held.count == 0 and (known or held.start == view.drawn)
 
@@ -284,13 +301,12 @@ class Agreement:
         """Return the name of a fit of the set `set_` that began in view number `born`, as 64 hexadecimal digits."""
         return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 
-    def _wanted(self, now: float) -> list[int] | None:
+    def _wanted(self, statuses: dict[int, MemberStatus], now: float) -> list[int] | None:
         """Return the ids of the members that should be in a view at time `now` [s], ascending.
 
-        None: there should be no new view, because members are too few, this one refuses, or an absent voter is waited
-        for.
+        `statuses` are {id: newest MemberStatus}. None: there should be no new view, because members are too few, this
+        one refuses, or an absent voter is waited for.
         """
-        statuses = self.everybody
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
         if self.refused or self.info.me not in ids or len(ids) < self.info.least:
@@ -298,14 +314,32 @@ class Agreement:
         absent = [one for one in self.memory.voters if one not in ids]
         if any(not self._is_gone(one, statuses, now) for one in absent):
             return None
-        return ids
+        return self._admitted(ids, statuses)
+
+    def _admitted(self, ids: list[int], statuses: dict[int, MemberStatus]) -> list[int]:
+        """Return `ids` with one newcomer at most, and with none unless all others remember: the rest wait their turn.
+
+        A newcomer counts from the first yes on, also if the view is never made, and does not remember yet; so too many
+        at once could leave no majority. All are returned if the others are too few or not connected without newcomers.
+        """
+        known = {one for k in ids for one in statuses[k].voters}
+        settled = [one for one in ids if one in known]
+        if settled == ids or len(settled) < self.info.least or not is_connected(settled, self.info.neighbours):
+            return ids
+        ready = all(statuses[one].remembers for one in settled) and 2 * len(settled) > len(known) + 1
+        for one in ids:
+            if ready and one not in known:
+                admitted = sorted([*settled, one])
+                if is_connected(admitted, self.info.neighbours):
+                    return admitted
+        return settled
 
     def there(self, now: float) -> list[int]:
         """Return the ids of the members that are not silent at time `now` [s], this one among them, ascending."""
         lately = [one for one in self.statuses if not self.is_silent(one, now)]
         return sorted([*lately, self.info.me])
 
-    def _must_propose(self, ids: list[int], now: float) -> bool:
+    def _must_propose(self, ids: list[int], statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether this member is to propose a view of the members `ids` at time `now` [s].
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
@@ -313,7 +347,6 @@ class Agreement:
         """
         if ids[0] != self.info.me:
             return False
-        statuses = self.everybody
         current = self.proposal
         if current is None:
             return True
@@ -323,9 +356,8 @@ class Agreement:
             return not same or ahead
         return now - self._proposed >= PATIENCE * self.info.heartbeat
 
-    def proposed_view(self, ids: list[int]) -> View:
+    def proposed_view(self, ids: list[int], statuses: dict[int, MemberStatus]) -> View:
         """Return a new view of the members `ids`, with the totals and the vote that their statuses say they hold."""
-        statuses = self.everybody
         chosen = [statuses[one] for one in ids]
         number = 1 + max(one.promised for one in statuses.values())
         members = tuple(member_of(one) for one in chosen)
@@ -342,7 +374,9 @@ class Agreement:
 
     def majority_vote(self) -> Vote | None:
         """Return the vote that more than half of the voters of its view have signed; None if there is none yet."""
-        votes = [(one.author, one.vote) for one in self.everybody.values() if one.vote is not None]
+        votes = [(one.author, one.vote) for one in self.statuses.values() if one.vote is not None]
+        if self.memory.vote is not None:
+            votes.append((self.info.me, self.memory.vote))
         for vote in {vote for _, vote in votes}:
             view = self.views.get(vote.view)
             if view is None and self.view is not None and self.view.digest == vote.view:

@@ -389,6 +389,7 @@ class Machine:
         """
         if vote.model in self._models:
             self._vote(view, self._models[vote.model])
+            self.agreement.adopted()
         else:
             self._wanted.add(vote.model)
 

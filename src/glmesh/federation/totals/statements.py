@@ -129,7 +129,10 @@ class Asking:
 
 @dataclass(frozen=True)
 class Record:
-    """Digest of members and data at a site's last contribution, and seed of the point at which that fit began."""
+    """Digest of members and data at a site's last contribution, and seed of the point at which that fit began.
+
+    A fit with a drawn start is recorded before the first contribution to it.
+    """
 
     set: str
     start: str  # seed; empty: zero
@@ -145,10 +148,10 @@ class MemberStatus:
     key_signature: str  # of `key_statement`
     sequence: int
     pin: str  # random name of its data; the same only as long as the data is known to be the same
-    remembers: bool  # it has been in a view since its process began, so it has forgotten no vote
+    remembers: bool  # since its process began it has been told in a view what it may have forgotten
     promised: int  # largest number of a view that it said yes to
     yes: str  # digest of that view; empty: none
-    voters: tuple[int, ...]  # members that count: all that are not late, and late ones from their first view on
+    voters: tuple[int, ...]  # members that count: all that are not late, and late ones that it has said yes to
     record: Record | None
     held: Held | None
     vote: Vote | None

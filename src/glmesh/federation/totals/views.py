@@ -1,8 +1,9 @@
 """Views: numbered lists of members and their data, and the rules by which a member says yes to one.
 
 A view needs the yes of all its members, and more than half of the members that count must be in it and remember: they
-have been in a view since their process began. Where all that count are in it, nobody needs to. So of two views one has
-a member that remembers the other, and what it has voted for; a restored backup or a cloned disk makes no majority.
+have been told in a view, since their process began, what they may have forgotten. Where all that count are in it,
+nobody needs to. So of two views one has a member that remembers the other, and what it has voted for; a restored backup
+or a cloned disk makes no majority.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def drawn_start(seed: str, d: int) -> Vector:
 def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, MemberStatus]) -> bool:
     """Return whether more than half of `voters` are in `ids` and remember, or all voters are in `ids`.
 
-    A late member that has not been in a view is no voter.
+    A late member is no voter before somebody has said yes to a view with it.
     """
     if set(voters) <= set(ids):
         return True
@@ -144,10 +145,20 @@ def best_vote(statuses: Collection[MemberStatus]) -> Vote | None:
     return max(votes, key=lambda one: one.number) if votes else None
 
 
-def best_held(set_: str, statuses: Collection[MemberStatus]) -> Held | None:
-    """Return the `held` with the most totals of the latest fit of the set `set_`.
+def may_meet(record: Record | None, set_: str, start: str) -> bool:
+    """Return whether a member with this record may go on with an earlier fit of the set `set_` that began at `start`.
 
-    None is returned if no member holds a fit of it.
+    A drawn start belongs to one set. Zero does not: somebody may hold a fit that began there and made no total, after
+    which another set began there. So whoever has contributed since must have done so to this set from zero.
+    """
+    return bool(start) or record is None or (record.set, record.start) == (set_, start)
+
+
+def best_held(set_: str, statuses: Collection[MemberStatus]) -> Held | None:
+    """Return the `held` with the most totals of the latest fit of the set `set_` that all records allow (`may_meet`).
+
+    None is returned if no member holds one.
     """
     fits = [one.held for one in statuses if one.held is not None and one.held.set == set_]
-    return max(fits, key=lambda one: (one.born, one.count)) if fits else None
+    allowed = [held for held in fits if all(may_meet(one.record, set_, held.start) for one in statuses)]
+    return max(allowed, key=lambda one: (one.born, one.count)) if allowed else None
