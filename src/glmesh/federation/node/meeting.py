@@ -55,7 +55,7 @@ class Meeting:
         self._late = site.federation.members[site.me].late  # others do not wait for this node
 
     def _check(self, peer: int, hello: Hello) -> str | None:
-        """Return why a neighbour that sent this HELLO cannot train with this node; None if it can."""
+        """Return why neighbour `peer`, which sent this HELLO, cannot train with this node; None if it can."""
         if hello.purpose != TRAIN:
             return f"does not train, but was started to {_STARTED.get(hello.purpose, 'do something else')}"
         differs = difference(self._federation.entries(), hello.entries)
@@ -117,10 +117,10 @@ class Meeting:
     # agreement
 
     def _agree(self, own: SiteData) -> tuple[Contract, Federation]:
-        """Gather the offers of all members that are not late.
+        """Gather the offers of all members that are not late; return (contract, federation).
 
-        Return (contract, federation in which the refused count as late). A late site by features, whose offer nobody
-        waits for, checks itself whether its rows and names fit the others'.
+        `own` is this site's table. In the federation, members that were refused count as late. A late site by features,
+        whose offer nobody waits for, checks itself whether its rows and names fit the others'.
         """
         while True:
             federation = self._gather(self._without_statement(OFFER))
@@ -140,15 +140,15 @@ class Meeting:
     def _compare(self, *, late: bool, resumed: bool) -> Federation:
         """Wait, split by features, until all who take part have compared their targets; raise Mismatch if those differ.
 
-        Return the federation in which refused members count as late. A resumed node keeps the results of its last run,
-        since its checkpoint was recognised by the data. Any other node believes about itself only what it found since
-        it started.
+        Return the federation, in which refused members count as late. `late`: this site is late. A `resumed` node keeps
+        the results of its last run, since its checkpoint was recognised by the data; any other node believes about
+        itself only what it found since it started.
         """
 
         def missing(nodes: Sequence[int]) -> list[int]:
-            """Return the nodes, ascending, that must still compare targets with a neighbour.
+            """Return those of the nodes, ascending, that must still compare targets with a neighbour.
 
-            The list is empty when no more are needed.
+            The list is empty when the comparisons made are enough.
             """
             around = [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
             if not resumed and not any(peer in self._results for peer in around):
@@ -167,9 +167,10 @@ class Meeting:
         return federation
 
     def _compared(self, resumed: bool) -> dict[int, dict[int, bool]]:
-        """Return node k -> {neighbour l: whether k found the targets of l equal to its own}, with this node's results.
+        """Return {node: {neighbour: whether the node found the neighbour's targets equal to its own}}.
 
-        Unless the node is `resumed`, gossip about itself from before its start is left out.
+        This node's own results are in it. Unless the node is `resumed`, gossip about itself from before its start is
+        left out.
         """
         me, found = self._site.me, self._gossip.compared()
         if not resumed:
@@ -178,7 +179,7 @@ class Meeting:
 
     @property
     def _results(self) -> dict[int, bool]:
-        """Return neighbour -> whether its targets equal those of this site; neighbours not compared yet are missing."""
+        """Return {neighbour: whether its targets equal those of this site}; neighbours not compared yet are missing."""
         targets = self.neighbourhood.targets
         return {} if targets is None else targets.same
 
@@ -188,13 +189,13 @@ class Meeting:
         return self._federation.problem.split == "features"
 
     def _without_statement(self, kind: str) -> Callable[[Sequence[int]], list[int]]:
-        """Return a function of a list of nodes that returns those about which no statement of this kind is stored."""
+        """Return a function that maps a list of nodes to those about which no statement of this kind is stored."""
         return lambda nodes: [node for node in nodes if not self._gossip.knows(kind, node)]
 
     def _refuse(self, culprits: Mapping[str, str], taking_part: list[str]) -> None:
-        """Publish why each culprit (name -> why) does not fit.
+        """Tell all members why each culprit, {name: why}, does not fit.
 
-        Raise Mismatch if this node or everybody in `taking_part` is one.
+        Raise Mismatch if this node, or everybody in `taking_part` (names), is a culprit.
         """
         reasons = {self._federation.id_of(name): why for name, why in culprits.items()}
         if len(culprits) == len(taking_part):
@@ -205,9 +206,9 @@ class Meeting:
             self._end(reasons)
 
     def _gather(self, lacking: Callable[[Sequence[int]], list[int]]) -> Federation:
-        """Wait until `lacking(nodes)` returns no node, for the members that are neither late nor refused.
+        """Wait until `lacking(nodes)` is empty for the members that are neither late nor refused.
 
-        Return the federation in which those that are refused count as late, so that nobody waits for them. A member
+        Return the federation, in which those that are refused count as late, so that nobody waits for them. A member
         that is still lacking after `meet_within` seconds is refused.
         """
         neighbourhood, gossip = self.neighbourhood, self._gossip
@@ -236,7 +237,7 @@ class Meeting:
                 gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
 
     def _without(self, refused: Mapping[int, str]) -> Federation:
-        """Return the federation in which the refused members count as late.
+        """Return the federation in which the members `refused`, {number: why}, count as late.
 
         Raise Mismatch if the others cannot train together.
         """
@@ -248,7 +249,10 @@ class Meeting:
     # what is said at the end
 
     def _remark(self, own: SiteData, fitted: Fitted, contract: Contract) -> None:
-        """Log a warning for each thing that was done to the columns of this site's file, or that looks wrong."""
+        """Log a warning for each thing that was done to the columns of this site's file, or that looks wrong in them.
+
+        `own` is the table as the file has it, `fitted` the table in the order of the contract.
+        """
         said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
             said.append("no site's file has a header: columns are matched by position, not by name")
@@ -265,23 +269,26 @@ class Meeting:
             self._log.warning("data", extra={"why": remark})
 
     def _withdraw(self, error: Exception) -> NoReturn:
-        """Tell all members that this site cannot take part, with the public text of `error`; then raise Mismatch."""
+        """Tell all members that this site cannot take part, with the text of `error` that others may read.
+
+        Raise Mismatch.
+        """
         self._log.error("cannot take part", extra={"why": str(error)})
         self._gossip.publish(GossipEntry(REFUSED, self._site.me, 1, why=public_reason(error)[:WHY]))
         self._tell(_TELL_OWN)
         raise Mismatch(f"{self._site.file.name} cannot take part: {error}") from error
 
     def _end(self, refused: Mapping[int, str], more: str = "") -> NoReturn:
-        """Pass on by gossip who cannot take part (node -> why).
+        """Tell all neighbours who cannot take part, {node: why}; then raise Mismatch with all reasons.
 
-        Then raise Mismatch with all reasons and the text `more`.
+        `more` is a text that is added to the message.
         """
         self._tell(_TELL)
         name = self.neighbourhood.name
         raise Mismatch("; ".join(f"{name(node)} cannot take part: {why}" for node, why in refused.items()) + more)
 
     def _tell(self, seconds: float) -> None:
-        """Stay until all neighbours were reached, which get all gossip when their links come up, for `seconds` at most.
+        """Stay for at most `seconds`, until all neighbours were reached; they get all gossip when their links come up.
 
         Then links stay open for a moment, so that the others can read the last message.
         """

@@ -27,7 +27,7 @@ Steps = Generator[WantedTotal, Unsigned, Any]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Result of a fit on totals, equal in every bit at all sites: the model, and what is proven of it."""
+    """Result of a fit on totals, with the same bits at all sites: the model, and what is proven of it."""
 
     coef: Vector  # (p,)
     intercept: float
@@ -41,11 +41,14 @@ class Answer:
 
     @property
     def certificate(self) -> Certificate:
-        """Return the proof as a Certificate: number of totals, gap, and [objective - gap, objective] of the optimum."""
+        """Return what is proven as a Certificate: number of totals, gap, and the range [objective - gap, objective].
+
+        The optimum is in that range.
+        """
         return Certificate(self.totals, self.gap, self.objective - self.gap, self.objective)
 
     def to_bytes(self) -> bytes:
-        """Return the answer as bytes, for which members vote: a line of JSON, then float64 numbers (little-endian)."""
+        """Return the answer as the bytes for which members vote: a line of JSON, then float64 (little-endian)."""
         head = {
             "members": self.members,
             "totals": self.totals,
@@ -79,9 +82,10 @@ class Answer:
 
 @dataclass(eq=False)
 class SiteProgram:
-    """The program of one site: a method on its own rows, with the site's rules before every total.
+    """The program of one site: a method on its own rows, with the site's rules checked before every total.
 
-    Call it with a `Beginning`; it yields questions and returns the bytes of an `Answer`.
+    Called with a `Beginning`, it returns a generator, which yields questions, is sent sums, and returns the bytes of an
+    `Answer`.
     """
 
     method: OnTotals
@@ -100,7 +104,7 @@ class SiteProgram:
 
 
 class _Fit:
-    """One fit of a SiteProgram: yields its questions, and numbers them from 0 in `_place`."""
+    """One fit of a SiteProgram: yields its requests for totals, and numbers them from 0."""
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning, self._place = program, beginning, 0
@@ -109,7 +113,7 @@ class _Fit:
         self._scale = np.ones(program.block.p + 1)
 
     def run(self) -> Steps:
-        """Yield the questions of a fit (common scales, then rounds until the gap is proven).
+        """Yield the requests of a fit: common scales first, then rounds until the gap is proven.
 
         Return the bytes of its Answer.
         """
@@ -174,9 +178,9 @@ class _Fit:
         return found
 
     def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
-        """Make one round of the method.
+        """Make one round of the method; it is a generator, which yields the round's requests.
 
-        If another site was first to ask at another point, move there and make it again.
+        If another site was first to ask, at another point, move there and make the round again.
         """
         self._check_point(method, block, state)
         steps = method.round(block, state)
@@ -208,13 +212,16 @@ class _Fit:
             self._program.rules.check_point(block, self._scale[: block.p + 1], point)
 
     def _largest(self, numbers: Indices) -> Steps:
-        """Return the elementwise largest of the exponents `numbers` of all sites, shape (n,)."""
+        """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).
+
+        It is a generator: it yields the request.
+        """
         marks = edges_below(numbers)
         total = yield from self._ask({"largest": len(numbers)}, b"", marks, len(marks))
         return largest_edges(total)
 
     def _sum(self, total: Total) -> Steps:
-        """Return the fields of a total, each summed over all sites."""
+        """Return the sums over all sites of the fields of a total; it is a generator, which yields the request."""
         assert total.at is not None  # sites compare it; methods that do not say it are not run
         at = total.at.astype("<f8").tobytes()
         steps = summation([total], self._program.n_nodes)
@@ -232,11 +239,11 @@ class _Fit:
                 answer = yield from self._largest(asked[0][0])
 
     def _ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
-        """Yield one question and return the sum over all sites.
+        """Yield one request for a total, and return the sum over all sites.
 
-        Raise _Elsewhere if another site asked it first at another point. `head` and the point `at` are the request;
-        `content` is this site's contribution, whose first `marks` entries are marks of a maximum; `again` repeats a
-        question whose sum did not fit.
+        `head` and the point `at` are the request; `content` is this site's contribution, whose first `marks` entries
+        are marks of a maximum; `again` repeats a request whose sum did not fit. Raise _Elsewhere if another site asked
+        first, at another point.
         """
         request = json.dumps(head, sort_keys=True).encode() + b"\n" + at
         other = self._beginning.requests.get(self._place, request)
@@ -253,7 +260,7 @@ class _Fit:
 
 
 class _Elsewhere(Exception):
-    """Raised where a question must be asked at the point `at` of another site, because that site asked first."""
+    """Raised where a total must be asked for at the point `at` of another site, because that site asked first."""
 
     def __init__(self, at: Vector) -> None:
         super().__init__("another point")

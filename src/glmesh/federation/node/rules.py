@@ -21,7 +21,7 @@ LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A site's rules with the facts on its data and federation that they depend on; `check_...` raise Refusal."""
+    """A site's rules, with the facts on its data and federation that they depend on; its methods raise Refusal."""
 
     rules: SiteRules
     name: str  # of the site
@@ -31,12 +31,16 @@ class RuleBook:
     rows_changed: int = 0  # rows of the file that differ from those of the last contribution
 
     def _refuse(self, why: str) -> Refusal:
+        """Return (not raise) the Refusal with the text `why` for this site's user.
+
+        Others read that the site refuses.
+        """
         return Refusal(why, public=f"refused by {self.name}")
 
     def check_data(self, block: Rows, *, changed: bool) -> None:
         """Raise Refusal for too few rows at the site, too few changed rows, or a loss whose totals show single rows.
 
-        `changed`: members or data are others than at an earlier contribution.
+        `changed`: members or data are others than at an earlier contribution. `block` has the site's rows.
         """
         rules, n, d = self.rules, len(block.y[0]), block.p + block.fit_intercept
         if self.kinked and not rules.reveal_support:
@@ -63,7 +67,10 @@ class RuleBook:
             raise self._refuse(f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}")
 
     def _check_change(self, d: int) -> None:
-        """Raise Refusal if 1 to max(10, 3 d) - 1 rows of the file have changed: two totals would tell what they are."""
+        """Raise Refusal if some rows of the file have changed, but fewer than max(10, 3 d), d coefficients.
+
+        Totals before and after would tell what these rows are.
+        """
         rows, least = self.rows_changed, max(10, 3 * d)
         if 0 < rows < least and not self.rules.small_changes:
             raise self._refuse(
@@ -72,10 +79,10 @@ class RuleBook:
             )
 
     def check_point(self, block: Rows, scale: Vector, point: tuple[Vector, float, bool]) -> None:
-        """Raise Refusal if one row, or few rows, make most of the Hessian at a point.
+        """Raise Refusal if one row, or few rows, make up most of the Hessian at a point.
 
-        Never if the Hessian is zero there. `scale` divides the columns and ones, shape (p + 1,); `point` is what
-        `TotalMethod.trial` returns.
+        It is never raised if the Hessian is zero there. `scale`, shape (p + 1,), divides the columns and ones; `point`
+        is what `TotalMethod.trial` returns.
         """
         rules, X = self.rules, block.X[0]
         w, intercept, majorant = point
@@ -91,20 +98,23 @@ class RuleBook:
             raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
 
     def check_all(self, d: int, n: float) -> None:
-        """Raise Refusal if d coefficients are more than SEEN_ALONE (0.1) per row of all n rows at all sites."""
+        """Raise Refusal if d coefficients are more than 0.1 (SEEN_ALONE) for each of the n rows at all sites."""
         if d / n > SEEN_ALONE:
             raise self._refuse(f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1")
 
 
 def squared_norms(X: SampleMatrix, scale: Vector) -> Vector:
-    """Return the squared norm of each row (X_i, 1), divided elementwise by `scale` (p + 1,); shape (m,)."""
+    """Return the squared norm of each row of X, with a 1 behind it, after division by `scale`; shape (m,).
+
+    `scale` has shape (p + 1,).
+    """
     weights = scale**-2.0
     squares = X.power(2) @ weights[:-1] if sp.issparse(X) else np.einsum("ij,ij,j->i", X, X, weights[:-1])
     return np.asarray(squares + weights[-1])
 
 
 def level_counts(X: SampleMatrix) -> Vector:
-    """Return, shape (2 p,), the numbers of rows of each column that are 1, then those that are neither 0 nor 1."""
+    """Return, for the p columns of X, how many rows are 1, then how many are neither 0 nor 1; shape (2 p,)."""
     if sp.issparse(X):
         places, p = X.indices, X.shape[1]
         ones = np.bincount(places[X.data == 1.0], minlength=p)
@@ -115,9 +125,9 @@ def level_counts(X: SampleMatrix) -> Vector:
 
 
 def rare_columns(counts: Vector, n: float) -> list[int]:
-    """Return the positions of 0/1 columns in which 1 to LEAST_LEVEL - 1 of all n rows have the rarer value, ascending.
+    """Return the numbers of the 0/1 columns of which one value is rare: in some rows, but fewer than LEAST_LEVEL.
 
-    `counts` are those of `level_counts`, summed over all sites. A column with one value only is not rare.
+    `counts` are those of `level_counts`, summed over the n rows of all sites. A column with one value only is not rare.
     """
     ones, others = counts.reshape(2, -1)
     fewer = np.minimum(ones, n - ones)

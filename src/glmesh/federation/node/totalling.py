@@ -84,7 +84,7 @@ class Totalling:
 
     @property
     def figures(self) -> FitFigures:
-        """Return the figures of the fit by name: totals made, members, proven gap, contributions and more."""
+        """Return figures on the fit for people and programs: totals made, members, proven gap, contributions ..."""
         view, (objective, gap) = self.machine.agreement.view, self._progress
         names = self.info.names
         ids = () if view is None else view.ids
@@ -141,6 +141,7 @@ class Totalling:
         names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
 
         def told(objective: float, gap: float) -> None:
+            """Keep objective and gap of the last round for `figures`, and tell the caller."""
             self._progress = objective, gap
             seen(objective, gap)
 
@@ -152,7 +153,7 @@ class Totalling:
     # messages
 
     def _turn(self) -> None:
-        """Give the messages that have come to the machine, advance the program, save the memory, then send bundles."""
+        """Give the machine the messages that have come, advance the program, write the memory to disk, send bundles."""
         message = self._neighbourhood.links.inbox.get(_POLL)
         while message is not None:
             self._take(message)
@@ -174,9 +175,9 @@ class Totalling:
         self._neighbourhood.receive(message, self._act)
 
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
-        """Give the bundle of a TOTALS message to the machine.
+        """Give the bundle in a TOTALS message of neighbour `peer` to the machine.
 
-        Nothing is done on a BYE, because votes tell who is done.
+        Other kinds of messages need nothing: a BYE is ignored, because votes tell who is done.
         """
         if kind is Kind.TOTALS:
             self.machine.receive(peer, unpack(content, len(self.info.names)), time.monotonic())
@@ -204,10 +205,10 @@ class Totalling:
         self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
 
     def _ends_early(self, now: float) -> Ending | None:
-        """Return the Ending of a run that ends without a model, None if the run goes on.
+        """Return the Ending of a run that ends without a model; None if the run goes on.
 
-        Raise Mismatch if a site refuses. `now` is in seconds of a monotonic clock. InvalidInput is raised if another
-        process of this node has taken over.
+        Raise Mismatch if a site refuses, InvalidInput if another process of this node has taken over. `now` is in
+        seconds of a monotonic clock.
         """
         agreement, names = self.machine.agreement, self.info.names
         if agreement.superseded:
@@ -249,7 +250,7 @@ class Totalling:
         self._save()
 
     def _finish(self, record: Callable[[], None]) -> Ending:
-        """Write the model, stay until the others know that it is final, and send BYE.
+        """Write the model, stay until the others know that it is final, send BYE.
 
         Return the Ending with the model's sites.
         """
@@ -275,7 +276,7 @@ class Totalling:
         return Ending(outcome, model.sites, model.without, why=answer.failure)
 
     def _all_know(self) -> bool:
-        """Return whether all members that were heard lately have said that they know the model to be final."""
+        """Return whether all members that gave a sign of life lately said that they know the model to be final."""
         agreement = self.machine.agreement
         there = agreement.there(time.monotonic())
         return all(agreement.everybody[k].final for k in there)
@@ -320,7 +321,7 @@ class Totalling:
 
 
 def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
-    """Return the site's own rows as the Rows block of one node, which methods on totals read."""
+    """Return the site's own rows as a block with a single node, which methods on totals read."""
     spec = federation.problem.model()
     table = spec.penalty_of(None).as_table()
     assert table is not None  # `ProblemPart.model` has refused others
@@ -346,10 +347,7 @@ def _federation_info(federation: Federation, site: Site) -> FederationInfo:
 
 
 def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
-    """Return the site's RuleBook.
-
-    `changed` is the number of rows of its file that differ from its last contribution.
-    """
+    """Return the site's RuleBook; `changed` is the number of its rows that differ from its last contribution."""
     kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
     constant = bool(kinked) or Traits.of(block.loss).quadratic
     late = any(member.late for member in federation.members)

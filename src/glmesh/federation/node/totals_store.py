@@ -21,9 +21,9 @@ from glmesh.types import SampleMatrix, Unsigned
 
 
 def row_digests(block: Rows, key: bytes) -> Unsigned:
-    """Return 8 bytes of keyed BLAKE2b of each row with its target and weight, as uint64, ascending, shape (m,).
+    """Return 8 bytes of keyed BLAKE2b of each row, with its target and weight, as uint64, ascending, shape (m,).
 
-    Never sent.
+    They stay at the site.
     """
     X: SampleMatrix = block.X[0]
     out = []
@@ -35,7 +35,10 @@ def row_digests(block: Rows, key: bytes) -> Unsigned:
 
 
 def rows_changed(before: Unsigned, now: Unsigned) -> int:
-    """Return how many rows were added or removed between two lists of `row_digests`, counted with their copies."""
+    """Return how many rows were added or removed between two files; `before` and `now` are their `row_digests`.
+
+    A row that occurs several times counts as often.
+    """
     names, counts = np.unique(np.concatenate([before, now]), return_inverse=True)
     old = np.bincount(counts[: len(before)], minlength=len(names))
     new = np.bincount(counts[len(before) :], minlength=len(names))
@@ -44,7 +47,7 @@ def rows_changed(before: Unsigned, now: Unsigned) -> int:
 
 @dataclass
 class Kept:
-    """Content of a node's totals file: its memory of views and totals, and digests of the rows that they are about."""
+    """Content of a node's file of totals: its memory of views and totals, and digests of the rows they are about."""
 
     memory: MemberMemory
     key: bytes  # of the rows' digests; random
@@ -54,7 +57,7 @@ class Kept:
 
 
 class TotalsStore:
-    """The file with a node's memory of views and totals, one per federation.
+    """The file with a node's memory of views (lists of members) and totals, one file per federation.
 
     A crash while writing leaves the old file.
     """
@@ -64,9 +67,9 @@ class TotalsStore:
         self.path = site.state / f"totals-{site.federation.digest[:16]}"
 
     def load(self, block: Rows) -> Kept:
-        """Return the content of the file, or a new memory if there is no file, for the rows that the site has now.
+        """Return the content of the file, or a new memory if there is no file; `block` has the rows of the site now.
 
-        If the rows are not those of the file, the memory's pin, the random name of the data, is drawn anew; `changed`
+        If these are not the rows of the file, the memory's pin, the random name of the data, is drawn anew; `changed`
         counts the rows that differ from those of the last contribution.
         """
         if not self.path.exists():
@@ -100,7 +103,7 @@ class TotalsStore:
         write_atomically(self.path, lambda stream: stream.write(content))
 
     def _read(self) -> Kept:
-        """Return the content of the file; raise UnreadableFile if it is damaged."""
+        """Return what the file holds; raise UnreadableFile if the file is damaged."""
         try:
             head, _, rest = self.path.read_bytes().partition(b"\n")
             tree = json.loads(head)

@@ -43,10 +43,10 @@ PATIENCE = 3.0  # [beats] that a proposed view is waited for before another is p
 
 
 class Agreement:
-    """One member's side of agreeing on views, the numbered lists of members that make totals together; no I/O.
+    """One member's side of agreeing on views: numbered lists of the members that make totals together.
 
-    `secret` is that of the member's mask key, `start` the time at which its process began [ms since 1970], `now` the
-    time [s] on any monotonic clock.
+    It does no I/O. `secret` is that of the member's mask key, `start` the time at which its process began [ms since
+    1970], `now` the time [s] on any monotonic clock.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class Agreement:
     def receive(self, signed: Signed, now: float) -> bool:
         """Store a member's signed status if it is valid and newer than the stored one; return whether it was stored.
 
-        Violation is raised for a status or mask key that its author did not sign. A newer process of this member itself
-        sets `superseded`. `now` is the time [s] at which it came.
+        `now` is the time [s] at which it came. A status of a newer process of this member itself sets `superseded`.
+        Violation is raised for a status or mask key that its author did not sign.
         """
         if not 0 <= signed.author < len(self.info.names):
             raise Violation(f"a status of member {signed.author}, who is none")
@@ -94,12 +94,16 @@ class Agreement:
         return True
 
     def is_outdated(self, signed: Signed) -> bool:
-        """Return whether a status is of an old process: a later process of its author is known."""
+        """Return whether a status is of a process that has ended: a later process of the same member is known."""
         known, status = self.statuses.get(signed.author), read_status(signed)
         return known is not None and (status.start, status.key) < (known.start, known.key)
 
     def _check(self, signed: Signed, status: MemberStatus, known: MemberStatus | None) -> None:
-        """Raise Violation unless the member with the listed certificate has signed the status and its mask key."""
+        """Raise Violation unless the author's listed certificate has signed the status and its mask key.
+
+        `signed` is the status as it came, `status` what it holds, `known` the author's status that is stored, None:
+        none.
+        """
         author, federation = status.author, self.info.federation
         name = self.info.names[author]
         if not self._keys.learn(author, signed.certificate):
@@ -118,15 +122,15 @@ class Agreement:
             raise Violation(f"a mask key that {name} did not sign")
 
     def learn(self, view: View) -> None:
-        """Store a view that some status says yes to, by its digest."""
+        """Store a view, a list of members that some status says yes to or voted in, by its digest."""
         self.views[view.digest] = view
 
     # what this member says
 
     def tell(self, *, again: bool = False) -> Signed | None:
-        """Return this member's status, newly signed, if an urgent field has changed or if `again`; else None.
+        """Return this member's newly signed status if there is news to be told at once, or if `again`; else None.
 
-        The fields `held`, `asking` and `record` are not urgent: a change of them is told with the next sign of life.
+        A change of the fields `held`, `asking` and `record` is no such news: it is told with the next sign of life.
         """
         status, last = self._status(), self._own
         quiet = replace(status, sequence=last.sequence, asking=last.asking, held=last.held, record=last.record)
@@ -140,6 +144,7 @@ class Agreement:
         return self.signed[self.info.me]
 
     def _status(self) -> MemberStatus:
+        """Return this member's status as it is now, not signed yet."""
         memory = self.memory
         return MemberStatus(
             author=self.info.me,
@@ -162,15 +167,15 @@ class Agreement:
 
     @property
     def everybody(self) -> dict[int, MemberStatus]:
-        """Return member id -> newest status that is known, this member's own as it is now."""
+        """Return {member id: the newest status known of that member}; this member's own is as it is now."""
         return {**self.statuses, self.info.me: self._status()}
 
     # views
 
     def step(self, now: float) -> None:
-        """Say yes to an acceptable view, enter one that all its members have said yes to, or propose one.
+        """Say yes to a view that may be accepted, enter one that all its members said yes to, or propose one.
 
-        `now` in [s].
+        A view is a numbered list of the members that make totals together. `now` is the time in [s].
         """
         if self.superseded:
             self.view = self.proposal = None
@@ -192,12 +197,12 @@ class Agreement:
                 self._say_yes(view, now)
 
     def _prune(self, statuses: dict[int, MemberStatus]) -> None:
-        """Delete the stored views that no member of `statuses`, {id: its newest status}, said yes to or voted in."""
+        """Delete the stored views that no status says yes to or voted in; `statuses` is {id: newest MemberStatus}."""
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 
     def _say_yes(self, view: View, now: float) -> None:
-        """Promise to be in no view with a smaller number than this one's, and leave the present view.
+        """Say yes to a view: promise to enter no view with a smaller number, and leave the present one.
 
         `now` is the time [s] from which on the yes of the others is waited for.
         """
@@ -228,7 +233,10 @@ class Agreement:
         self.remembers = True
 
     def accepts(self, view: View, now: float) -> bool:
-        """Return whether this member may say yes to a view at time `now` [s], by the rules of the methods below."""
+        """Return whether this member may say yes to a proposed view, a list of members, at time `now` [s].
+
+        The rules are those of the methods below.
+        """
         statuses, ids = self.everybody, view.ids
         fits = (
             not self.refused
@@ -258,13 +266,16 @@ class Agreement:
         return grown and has_majority(view.ids, view.voters, statuses)
 
     def _patience(self, view: View, statuses: dict[int, MemberStatus], now: float) -> bool:
-        """Return whether every voter is in the view or may be left out of it at time `now` [s]."""
+        """Return whether every voter is in a view, or may be left out of it at time `now` [s].
+
+        `statuses` is {id: newest MemberStatus}.
+        """
         return all(one in view.ids or self._is_gone(one, statuses, now) for one in self.memory.voters)
 
     def _is_gone(self, member: int, statuses: dict[int, MemberStatus], now: float) -> bool:
-        """Return whether a member may be left out at time `now` [s]: it refused, or was silent for `gone_after` [s].
+        """Return whether the member with id `member` may be left out of a view at time `now` [s].
 
-        False for everybody where the federation waits for all members.
+        It may if it refused or was silent for `gone_after` [s]; never where the federation waits for all members.
         """
         if not self.info.without:
             return False
@@ -272,7 +283,10 @@ class Agreement:
         return refused or now - self.heard[member] >= self.info.gone_after
 
     def _vote_kept(self, view: View) -> bool:
-        """Return whether the view takes over the model that this member has voted for, or that of a later vote."""
+        """Return whether a view takes over the model that this member voted for, or that of a later vote.
+
+        True without a vote.
+        """
         vote = self.memory.vote
         return vote is None or (view.vote is not None and view.vote.number >= vote.number)
 
@@ -298,7 +312,11 @@ class Agreement:
         return held.count == 0 and (known or held.start == view.drawn)
 
     def _fit(self, set_: str, start: str, born: int) -> str:
-        """Return the name of a fit of the set `set_` that began in view number `born`, as 64 hexadecimal digits."""
+        """Return the name, 64 hexadecimal digits, of a fit of the set `set_` that began in view number `born`.
+
+        `set_` is the digest of the fit's members and their data, `start` the seed of its first point; a view is a list
+        of members.
+        """
         return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 
     def _wanted(self, statuses: dict[int, MemberStatus], now: float) -> list[int] | None:
@@ -335,7 +353,7 @@ class Agreement:
         return settled
 
     def there(self, now: float) -> list[int]:
-        """Return the ids of the members that are not silent at time `now` [s], this one among them, ascending."""
+        """Return the ids of the members that gave a sign of life lately, ascending, this one included; `now` in [s]."""
         lately = [one for one in self.statuses if not self.is_silent(one, now)]
         return sorted([*lately, self.info.me])
 
@@ -388,9 +406,9 @@ class Agreement:
         return None
 
     def absent(self, now: float) -> dict[int, float]:
-        """Return member id -> time [s] of its last sign of life, for the members that are silent at time `now` [s].
+        """Return {member id: time [s] of its last sign of life} of the members that are silent at time `now` [s].
 
-        Looked at are the members of the present view or, without a view, all voters.
+        Looked at are the members of the present view or, without one, all voters.
         """
         needed: Collection[int] = self.memory.voters if self.view is None else self.view.ids
         return {one: self.heard[one] for one in needed if self.is_silent(one, now)}
@@ -398,11 +416,14 @@ class Agreement:
     def is_silent(self, member: int, now: float) -> bool:
         """Return whether another member gave no sign of life for `info.present` seconds before `now` [s].
 
-        False for this one.
+        It is False for this member itself.
         """
         return member != self.info.me and now - self.heard[member] >= self.info.present
 
 
 def member_of(status: MemberStatus) -> ViewMember:
-    """Return the ViewMember that the author of a status is in a view: id, start, mask key and name of its data."""
+    """Return the author of a status as a view lists it: id, start of its process, mask key, name of its data.
+
+    A view is a list of the members that make totals together.
+    """
     return ViewMember(status.author, status.start, status.key, status.pin)

@@ -27,7 +27,7 @@ from glmesh.types import Unsigned
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One request for a total, by a fit, with this member's contribution to it."""
+    """A fit's request for one total, a sum over all members, with this member's contribution to it."""
 
     request: bytes  # what is asked for, equal at all members: point, columns, units
     content: Unsigned  # (numbers,) this member's contribution
@@ -45,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True)
 class WantTotals:
-    """A request to a neighbour for the totals `first` to `last` - 1 of a fit, counted from 0."""
+    """A request to a neighbour for totals of a fit that this member lacks: numbers `first` to `last` - 1, from 0."""
 
     fit: str
     first: int  # how many it holds
@@ -54,7 +54,7 @@ class WantTotals:
 
 @dataclass(frozen=True, eq=False)
 class GiveTotals:
-    """Answer to WantTotals: consecutive totals of a fit, of which the first has number `first`, counted from 0."""
+    """Answer to WantTotals: consecutive totals of a fit, the first of which has number `first`, counted from 0."""
 
     fit: str
     first: int
@@ -83,7 +83,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Unequal requests of members for one total: that of the lowest id is to be taken by all, or refused."""
+    """Unequal requests of members for one total: all take the request of the member with the lowest id, or refuse."""
 
     member: int  # lowest id of the view
     request: bytes
@@ -119,9 +119,10 @@ class Machine:
 
     @property
     def view(self) -> View | None:
-        """Return the list of members with which the next total is made; None if it lacks an earlier total of theirs.
+        """Return the members with which the next total can be made now, as a View; None if there are none.
 
-        None too in a view that takes over a model, since that makes no totals.
+        There are none if this member lacks an earlier total of theirs, or if they take over a model, for which no total
+        is made.
         """
         view, held = self.agreement.view, self.memory.held
         if view is None or view.vote is not None or held is None or held.fit != view.held.fit:
@@ -145,13 +146,13 @@ class Machine:
 
     @property
     def refusals(self) -> dict[int, str]:
-        """Return member id -> why it cannot go on, for the members that refuse, this one among them."""
+        """Return {member id: why it cannot go on} of the members that refuse, this one included."""
         return {one: status.refused for one, status in self.agreement.everybody.items() if status.refused}
 
     def ask(self, question: Question, now: float) -> None:
-        """Ask for the total after the last one that is held, at time `now` [s].
+        """Ask for the total after the last one that is held; once made, it is the last of `entries`.
 
-        Once made, it is the last of `entries`.
+        `now` is the time in [s].
         """
         self._question, self._attempt, self._moved = question, question.attempt, now
         self.conflict, self._requests = None, {}
@@ -163,15 +164,18 @@ class Machine:
         return self._question is not None and self._is_due(self._question)
 
     def resolve(self, question: Question, attempt: int) -> None:
-        """Ask again after a conflict, with the request of the lowest id in `question`, as attempt number `attempt`."""
+        """Ask again after unequal requests: `question` has the request of the member with the lowest id.
+
+        `attempt` is the number of the new attempt.
+        """
         self._question, self._attempt, self.conflict = question, attempt, None
 
     def refuse(self, why: str) -> None:
-        """Tell all members why this one cannot go on, in words that all may read, and contribute to nothing more."""
+        """Tell all members why this one cannot go on, in words that all may read; it contributes to nothing more."""
         self.agreement.refused, self._question = why, None
 
     def finish(self, model: bytes) -> None:
-        """Vote for `model`, the bytes that the program made of all totals of the present view."""
+        """Vote for a model: `model` are the bytes that the program made of all totals."""
         self._question = None
         self._models[model_digest(model)] = model
         if self.view is not None:
@@ -180,7 +184,7 @@ class Machine:
     # what neighbours send
 
     def receive(self, peer: int, bundle: Bundle, now: float) -> None:
-        """Take in a neighbour's bundle at time `now` [s], and do what follows from it.
+        """Take in what neighbour `peer` sent, at time `now` [s], and do what follows from it.
 
         Violation is raised, after all else was taken in, for a status or contribution that its author did not sign.
         """
@@ -208,9 +212,9 @@ class Machine:
             raise wrong
 
     def _hear(self, signed: Signed, peer: int, now: float) -> None:
-        """Store a status that is new and pass it on.
+        """Store a signed status if it is new, and pass it on to the neighbours; `now` is the time in [s].
 
-        If it is of an old process of `peer`, tell `peer` the newer one.
+        If it is of an old process of `peer`, which sent it, tell `peer` the newer one.
         """
         if self.agreement.receive(signed, now):
             for other in self._news:
@@ -220,9 +224,9 @@ class Machine:
             self._news[peer].add(peer)
 
     def _take(self, part: Contribution, peer: int, now: float) -> None:
-        """Store a contribution and pass it on, if it is to a total of the present view that is or soon will be due.
+        """Store a contribution that `peer` sent and pass it on, if its total is due, or soon will be.
 
-        Others are ignored. Violation is raised for one that its author did not sign.
+        Others are ignored. Violation is raised for one that its author did not sign. `now` is the time in [s].
         """
         view = self._in
         if view is None or part.view != view.digest or part.author not in view.ids:
@@ -240,13 +244,13 @@ class Machine:
         self._moved = now
 
     def _answer(self, ask: Ask, peer: int) -> None:
-        """Queue for a neighbour the stored contributions that it asks for, if it is in the present view."""
+        """Queue for neighbour `peer` the stored contributions that it asks for, if it makes totals with this member."""
         view = self._in
         if view is not None and ask.view == view.digest and peer in view.ids:
             self._flood.asked(ask.name(self.info.federation, view.keys), peer, ask.wanted, view.ids)
 
     def _take_content(self, bundle: Bundle) -> None:
-        """Store the totals, requests and models of a bundle that were asked for and match their digests."""
+        """Store those totals, requests and models of a bundle that were asked for and match their digests."""
         view, held = self.agreement.view, self.memory.held
         if bundle.totals is not None and view is not None and held is not None:
             given = bundle.totals
@@ -260,12 +264,12 @@ class Machine:
                 self._requests[key], self._wanted_request = content, ""
 
     def _is_request(self, content: bytes, key: str) -> bool:
-        """Return whether `content` is a request for the total that is due, with the digest `key`."""
+        """Return whether `content` is a request for the total that is due: whether its digest is `key`."""
         held, question = self.memory.held, self._question
         return held is not None and question is not None and request_digest(held.chain, content, question.length) == key
 
     def _give(self, peer: int, bundle: Bundle) -> None:
-        """Queue for a neighbour the totals, requests and models that its bundle asks for and this member has."""
+        """Queue for neighbour `peer` the totals, requests and models that its bundle asks for, if they are here."""
         reply = self._replies.setdefault(peer, Bundle())
         want, held = bundle.want_totals, self.memory.held
         if want is not None and held is not None and want.fit == held.fit and want.first < want.last <= held.count:
@@ -278,11 +282,11 @@ class Machine:
     # what follows
 
     def _receivers(self, view: View) -> list[int]:
-        """Return the numbers of the neighbours that are in a view, ascending."""
+        """Return the numbers of the neighbours that are among the members of `view`, ascending."""
         return [one for one in self.info.neighbours[self.info.me] if one in view.ids]
 
     def _follow(self) -> None:
-        """Drop the stored contributions if this member has left the view that they belong to."""
+        """Drop the stored contributions if this member no longer makes totals with the members that they belong to."""
         view = self.agreement.proposal
         if self._in is not view:
             self._flood.clear()
@@ -291,7 +295,7 @@ class Machine:
                 self._attempt = self._question.attempt
 
     def _settle(self, now: float) -> None:
-        """Do, at time `now` [s], all that needs no further message: contribute, add up, vote, count votes."""
+        """Do all that needs no further message: contribute, add up, vote, count votes; `now` is the time in [s]."""
         self.agreement.step(now)
         self._follow()
         view, question = self.view, self._question
@@ -312,7 +316,7 @@ class Machine:
                 self._wanted.add(vote.model)
 
     def _is_due(self, question: Question) -> bool:
-        """Return whether a question is about the total after the last one that is held, in the fit that is held.
+        """Return whether a question is about the total that comes next in the fit that is held.
 
         A question of another fit never is: who has asked at a point in one set of members must not contribute there in
         another.
@@ -321,7 +325,10 @@ class Machine:
         return held is not None and (held.fit, held.count) == (question.fit, question.place)
 
     def _contribute(self, view: View, question: Question, now: float) -> None:
-        """Contribute once to the total that a question asks for; store the sum when all contributions are there."""
+        """Contribute, once, to the total that a question asks for; when all contributions are there, store their sum.
+
+        `view` has the members; `now` is the time in [s].
+        """
         memory, info = self.memory, self.info
         assert memory.held is not None
         request = request_digest(memory.held.chain, question.request, question.length)
@@ -339,9 +346,9 @@ class Machine:
         self._question, self._moved = None, now
 
     def frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
-        """Return this member's contribution to the total `name`, masked and signed.
+        """Return this member's contribution to the total `name`, masked and signed; later calls return the same bytes.
 
-        Later calls return the first one's.
+        `about` names the total by its view, number and request, which all members are told.
         """
         if name not in self._frozen:
             key, me = self.agreement.mask_key, self.info.me
@@ -356,7 +363,10 @@ class Machine:
         return self._frozen[name]
 
     def _compare(self, view: View, question: Question) -> None:
-        """Set `conflict`, or raise the attempt, if members of the view make unequal requests for the due total."""
+        """Compare the members' requests for the total that is due.
+
+        If they differ, set `conflict` or raise the attempt.
+        """
         own = self.agreement.asking
         if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
             return
@@ -383,7 +393,7 @@ class Machine:
             self._wanted_request = theirs.request
 
     def _adopt(self, view: View, vote: Vote) -> None:
-        """Vote for the model of a vote that a view takes over.
+        """Vote for the model of the vote that `view` takes over.
 
         If its bytes are not here, ask the neighbours for them.
         """
@@ -394,7 +404,10 @@ class Machine:
             self._wanted.add(vote.model)
 
     def _vote(self, view: View, model: bytes) -> None:
-        """Store this member's vote for a model in the view that it has promised; one of an earlier view is replaced."""
+        """Store this member's vote for a model in `view`, which it has promised.
+
+        It replaces a vote in an earlier view.
+        """
         memory = self.memory
         if memory.promised == view.number and (memory.vote is None or memory.vote.number < view.number):
             memory.vote, memory.model = Vote(view.number, view.digest, model_digest(model)), model
@@ -404,7 +417,7 @@ class Machine:
     def poll(self, now: float) -> list[tuple[int, Bundle]]:
         """Return [(neighbour, bundle to be sent to it)] at time `now` [s].
 
-        `memory` must be on disk before they are sent.
+        `memory` must be written to disk before they are sent.
         """
         self._settle(now)
         heartbeat = now - self._told >= self.info.heartbeat
@@ -427,11 +440,11 @@ class Machine:
         return out
 
     def greet(self, peer: int) -> None:
-        """Queue all known statuses for a neighbour whose link has come up."""
+        """Queue all statuses that are known for neighbour `peer`, whose link has come up."""
         self._news[peer] = set(self.agreement.signed)
 
     def _views(self, statuses: list[Signed]) -> list[View]:
-        """Return the known views that the authors of these statuses say yes to or have voted in."""
+        """Return the known views, lists of members, that the authors of these statuses say yes to or voted in."""
         everybody, known = self.agreement.everybody, dict(self.agreement.views)
         if self.agreement.proposal is not None:
             known[self.agreement.proposal.digest] = self.agreement.proposal
@@ -440,7 +453,7 @@ class Machine:
         return [known[key] for key in sorted(used) if key in known]
 
     def _request(self, bundle: Bundle, peer: int, now: float) -> None:
-        """Add to a neighbour's bundle requests for what this member lacks: contributions, totals, requests, models.
+        """Add to the bundle for neighbour `peer` requests for what this member lacks: contributions, totals, models ...
 
         Contributions are asked for only if the total made no progress for `info.heartbeat` seconds before `now` [s].
         """

@@ -30,9 +30,9 @@ class FederationInfo:
 
     @cached_property
     def present(self) -> float:
-        """Return the seconds without a sign of life after which a member counts as silent: 4 * `beat`.
+        """Return the seconds without a sign of life after which a member counts as silent: 4 * `heartbeat`.
 
-        A silent member is in no new view.
+        A silent member is in no new view, that is no new list of members that make totals together.
         """
         return 4.0 * self.heartbeat
 

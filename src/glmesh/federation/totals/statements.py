@@ -34,23 +34,26 @@ class Keys(Protocol):
         """Return this member's signature of some bytes."""
 
     def learn(self, member: int, certificate: bytes) -> bool:
-        """Store a certificate as that of a member; return whether it is the listed one."""
+        """Store a certificate as that of member number `member`; return whether it is the listed one."""
 
     def verify(self, member: int, content: bytes, signature: bytes) -> bool:
-        """Return whether `signature` is the member's of these bytes; False if its certificate has not come."""
+        """Return whether `signature` is that of member number `member` for `content`.
+
+        False if its certificate is unknown.
+        """
 
 
 def plain(value: Any) -> Any:
-    """Return a statement as JSON can hold it: a dataclass as a dict by field, a tuple as a list, others as they are."""
+    """Return a value as JSON can hold it: a dataclass as {field: value}, a tuple as a list, others unchanged."""
     if dataclasses.is_dataclass(value):
         return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     return [plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def built(kind: type[T], tree: object, where: str = "") -> T:
-    """Return the dataclass of type `kind` that `plain` made a dict of.
+    """Return the dataclass of type `kind` that `plain` made this tree of; raise Violation for any other tree.
 
-    Violation, which names the place, is raised for a tree of any other form.
+    The message of the Violation begins with `where`.
     """
     name = where or kind.__name__
     if not isinstance(tree, Mapping):
@@ -62,16 +65,16 @@ def built(kind: type[T], tree: object, where: str = "") -> T:
 
 
 def _hints(kind: type[object]) -> dict[str, Any]:
-    """Return field name -> type of a dataclass."""
+    """Return {name: type} of the fields of a dataclass."""
     if kind not in _KNOWN_HINTS:
         _KNOWN_HINTS[kind] = get_type_hints(kind)
     return _KNOWN_HINTS[kind]
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
-    """Return a value from JSON as the type `hint` of a field.
+    """Return a value that JSON held as one of the type `hint`; raise Violation if it is of another type.
 
-    Violation, whose text begins with `where`, is raised for a value of another type.
+    The message of the Violation begins with `where`.
     """
     if isinstance(hint, UnionType):
         if value is None and NoneType in get_args(hint):
@@ -92,13 +95,13 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Return a statement as the bytes that are signed and digested: JSON with sorted keys and no blanks."""
+    """Return a value, such as a status, as the bytes that are signed and digested: JSON, sorted keys, no blanks."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True)
 class Held:
-    """Which totals of which fit a member holds: name of the fit, count and digest of the totals."""
+    """Which totals of which fit a member holds, without the totals themselves."""
 
     fit: str  # name of the fit
     set: str  # digest of the members and their data
@@ -110,7 +113,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Vote:
-    """Statement of a member in a view that it holds the last total of a fit and the model that follows from it."""
+    """A member's statement that it holds all totals of a fit, and the model that follows from them."""
 
     number: int  # of the view in which it says so
     view: str  # digest of that view
@@ -119,7 +122,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Asking:
-    """Name of the total to which a member contributes at present: view, number, attempt and request."""
+    """What names the total to which a member contributes at present."""
 
     view: str
     number: int
@@ -161,7 +164,7 @@ class MemberStatus:
 
     @property
     def age(self) -> tuple[int, str, int]:
-        """Return (start, key, sequence): of two statuses of one author, that with the larger tuple is the newer."""
+        """Return (start of the process, mask key, sequence number): of two of one author, the larger is newer."""
         return self.start, self.key, self.sequence
 
 
@@ -176,12 +179,12 @@ class Signed:
 
 
 def signed_part(federation: str, body: bytes) -> bytes:
-    """Return the 32 bytes that the author of a status signs: a digest of the federation and the status, `body`."""
+    """Return the 32 bytes that the author of a status signs: a digest of the federation file's digest and of `body`."""
     return digest("glmesh/status/1", federation, body)
 
 
 def parsed(kind: type[T], body: bytes) -> T:
-    """Return the dataclass of type `kind` that `canonical` made bytes of; raise Violation for other bytes."""
+    """Return the dataclass of type `kind` that `canonical` made these bytes of; raise Violation for other bytes."""
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):
@@ -191,6 +194,7 @@ def parsed(kind: type[T], body: bytes) -> T:
 
 @lru_cache(maxsize=1024)  # everybody passes the same statuses on
 def _status(body: bytes) -> MemberStatus:
+    """Return the MemberStatus in these bytes; raise Violation for other bytes. The last 1024 are kept."""
     return parsed(MemberStatus, body)
 
 

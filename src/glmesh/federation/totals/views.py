@@ -21,7 +21,7 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class ViewMember:
-    """One member of a view: the process that takes part, by start and mask key, and the random name of its data."""
+    """One member in a view: the process that takes part, known by its start and mask key, and its data."""
 
     id: int
     start: int  # of its process
@@ -31,7 +31,10 @@ class ViewMember:
 
 @dataclass(frozen=True)
 class View:
-    """A numbered list of members with the fit that they go on with; all its members say yes to it as a whole."""
+    """A numbered list of the members that make totals together, with the fit that they go on with.
+
+    It is made when all its members have said yes to it.
+    """
 
     number: int
     members: tuple[ViewMember, ...]  # ascending by id
@@ -46,58 +49,58 @@ class View:
 
     @cached_property
     def body(self) -> bytes:
-        """Return the view as bytes that `read_view` reads: JSON."""
+        """Return the view as JSON bytes, from which `read_view` makes it again."""
         return canonical(self)
 
     @cached_property
     def keys(self) -> str:
-        """Return the digest of the mask keys of all members, as 64 hexadecimal digits."""
+        """Return the digest of the mask keys of all members of the view, as 64 hexadecimal digits."""
         return digest("glmesh/view-keys/1", *(f"{one.id} {one.start} {one.key}" for one in self.members)).hex()
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """Return the ids of the members, ascending."""
+        """Return the ids of the members of the view, ascending."""
         return tuple(one.id for one in self.members)
 
     @property
     def drawn(self) -> str:
-        """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in this view.
+        """Return the seed, 64 hexadecimal digits, of the point at which a fit begins anew in this view.
 
-        For a fit after a change of members or data; no other view has this seed.
+        It serves after a change of members or data; no other view has this seed.
         """
         return drawn_seed(self.number, self.members)
 
     def is_made(self, statuses: Mapping[int, MemberStatus]) -> bool:
-        """Return whether the statuses (by id) of all members of the view say yes to it."""
+        """Return whether all members of the view say yes to it; `statuses` is {id: newest MemberStatus}."""
         return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
 
 
 @lru_cache(maxsize=256)  # everybody passes the same views on
 def read_view(body: bytes) -> View:
-    """Return the view of which these bytes are the `body`; raise Violation for any other bytes."""
+    """Return the View whose `body` these bytes are; raise Violation for other bytes. The last 256 are kept."""
     return parsed(View, body)
 
 
 def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
-    """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in a view.
+    """Return the seed, 64 hexadecimal digits, of the point at which a fit begins anew in a view.
 
-    `number` and `members` are those of the view.
+    `number` and `members` are those of the view, a numbered list of members.
     """
     return digest("glmesh/start/1", number, *(f"{one.id} {one.pin}" for one in members)).hex()
 
 
 def set_digest(federation: str, pins: Mapping[int, str]) -> str:
-    """Return the digest of a set of members and data, 64 hexadecimal digits.
+    """Return the digest, 64 hexadecimal digits, of a set of members and their data.
 
-    `pins` has the name of each member's data.
+    `federation` is the digest of the federation file; `pins` is {id: random name of the member's data}.
     """
     return digest("glmesh/set/1", federation, *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
 
 
 def drawn_start(seed: str, d: int) -> Vector:
-    """Return the point at which a fit begins, in units in which columns have entries near one, shape (d,).
+    """Return the point at which a fit begins, shape (d,), in units in which columns have entries near one.
 
-    The empty seed is zero. Any other draws a sign and a size between 1/2 and 3/2 for each coordinate, divided by
+    The empty `seed` gives zero. Any other draws a sign and a size between 1/2 and 3/2 for each coordinate, divided by
     sqrt(d), so that predictions spread by about one and no two starts are near each other, also where d is small.
     """
     if not seed:
@@ -117,7 +120,7 @@ def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mappin
 
 
 def is_connected(ids: Collection[int], neighbours: Sequence[Sequence[int]]) -> bool:
-    """Return whether the graph of the members `ids` is connected; neighbours[k] are the neighbours of member k."""
+    """Return whether the network of the members `ids` is connected; neighbours[k] are the neighbours of member k."""
     reached, edge = set[int](), [min(ids)]
     while edge:
         node = edge.pop()
@@ -127,10 +130,10 @@ def is_connected(ids: Collection[int], neighbours: Sequence[Sequence[int]]) -> b
 
 
 def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
-    """Return the seed of the point at which a new fit of the set `set_` of members and data begins.
+    """Return the seed of the point at which a new fit begins; `set_` is the digest of its members and their data.
 
-    The seed is empty, for zero, if no member has contributed before; that of the records if all members that have
-    contributed did so to this set from one start; else `drawn`. So two sets never meet at one point.
+    The seed is empty, for zero, if no member has contributed before; that of the `records` of last contributions if all
+    who have contributed did so to this set from one start; else `drawn`. So two sets never meet at one point.
     """
     known = {one for one in records if one is not None}
     if not known:
@@ -140,7 +143,7 @@ def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
 
 
 def best_vote(statuses: Collection[MemberStatus]) -> Vote | None:
-    """Return the vote of the latest view among those in the statuses; None if no member has voted."""
+    """Return the vote in the view with the largest number among those in the statuses; None if nobody has voted."""
     votes = [one.vote for one in statuses if one.vote is not None]
     return max(votes, key=lambda one: one.number) if votes else None
 

@@ -21,7 +21,7 @@ PROVEN = 0.5  # largest x = R lambda that is taken for a proof, because separate
 
 @dataclass(frozen=True)
 class SummedLoss:
-    """Loss at a trial point and what is known of its rounding."""
+    """The loss of all nodes' rows at a trial point, and how far rounding may have moved it and its gradient."""
 
     value: float
     rounding: float  # by which `value` may be wrong
@@ -29,7 +29,7 @@ class SummedLoss:
 
     @staticmethod
     def of(sums: Sums) -> SummedLoss:
-        """Return the loss that the sums of a query tell."""
+        """Return the loss and its rounding from the sums that answer a query, {name of a field: sum over all nodes}."""
         value = float(sums["values"][0])
         rounding, noise = sums["rounding"][:2] + sums.errors["rounding"]
         return SummedLoss(value, rounding + sums.errors["values"] + ROUNDING * value, noise + sums.errors["slopes"])
@@ -37,7 +37,7 @@ class SummedLoss:
 
 @dataclass(frozen=True)
 class SummedDualPoint:
-    """A dual point of all rows, theta, as sums tell it."""
+    """What sums over all nodes tell of a dual point theta, which has one entry per row of any node."""
 
     pulls: Vector  # (d,) X^T theta
     slack: float  # sum of loss(z) + loss*(theta) - z theta at the trial point
@@ -46,7 +46,7 @@ class SummedDualPoint:
 
     @staticmethod
     def of(sums: Sums, d: int) -> SummedDualPoint:
-        """Return the dual point that the sums of a query tell, for d coordinates."""
+        """Return the dual point from the sums over all nodes that answer a query; `d` is the number of coordinates."""
         noise, scatter = sums["rounding"][2:] + sums.errors["rounding"]
         slack = sums["values"][1] * (1.0 + ROUNDING) + sums.errors["values"]
         return SummedDualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
@@ -54,7 +54,7 @@ class SummedDualPoint:
 
 @dataclass(frozen=True)
 class FeasiblePoint:
-    """A dual point that meets some of the equations which a penalty's conjugate asks of it."""
+    """A dual point that meets the equations which the conjugate of a penalty asks of some coordinates."""
 
     pulls: Vector  # (d,) X^T theta
     slack: float  # sum of loss(z) + loss*(theta) - z theta at the trial point; infinite: no such point is known
@@ -62,12 +62,13 @@ class FeasiblePoint:
 
 
 def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSquares, flat: Flat) -> float:
-    """Return the gap between the objective at the query's trial point and a dual point of all rows.
+    """Return an upper bound of the objective at the query's trial point above the optimum; infinite if there is none.
 
-    Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
-    must be shrunk by s into the domain of the penalty's conjugate, loss*(s theta) <= s loss*(theta). A coordinate
-    without penalty asks for c = 0 (with a bound on one side, for a sign of c), as `_feasible` explains. `made` is
-    the Hessian, upper bound or damped one with which the step was made, `flat` what is known of where it is flat.
+    It is the gap to a dual point theta of all rows. Every row adds loss(z) + loss*(theta) - z theta >= 0, where z is
+    its prediction, and every penalised coordinate the like for c = X^T theta. Where c must be shrunk by s into the
+    domain of the penalty's conjugate, loss*(s theta) <= s loss*(theta). A coordinate without penalty asks for c = 0
+    (with a bound on one side, for a sign of c), as `_feasible` explains. `made` is the Hessian, upper bound or damped
+    one with which the step was made, `flat` what is known of directions in which it is flat.
     """
     there = penalty.moved(query.point, query.step)
     dual, held = SummedDualPoint.of(sums, len(there)), ~penalty.free
@@ -86,10 +87,11 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSqu
 
 
 def _feasible(penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat) -> FeasiblePoint:
-    """Return a dual point for which the equations c_j = 0 of coordinates without a penalty hold.
+    """Return a dual point near `dual` for which c_j = 0 holds for each coordinate without a penalty, c = X^T theta.
 
     A coordinate whose c_j is at an end of its domain, but for rounding, has an equation as well if that can be proven:
-    the penalty of a column with large numbers may be smaller than the rounding of c_j.
+    the penalty of a column with large numbers may be smaller than the rounding of c_j. `made` is the Hessian with which
+    the step was made, `flat` what is known of directions in which it is flat.
     """
     rough = penalty.unsure(dual.pulls, ROUNDED * (dual.noise + dual.scatter))
     rough &= np.isin(np.arange(len(rough)), made.columns)
@@ -102,11 +104,13 @@ def _feasible(penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares,
 def _with_equations(
     penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat, equal: Flags
 ) -> FeasiblePoint:
-    """Return a dual point for which coordinates `equal`, shape (d,), have c_j at the nearest end of their domain.
+    """Return a dual point near `dual` whose c_j, on the coordinates `equal`, are at the nearest end of their domain.
 
-    Rounding leaves r_j beside that. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at
-    most sqrt(r.H^-1 r) (half of that square where losses are quadratic). If r is more than rounding, that point may lie
-    outside of the losses' domain; if H is flat in a direction in which the data is not known to be, there may be none.
+    c = X^T theta, and `equal` is a mask of shape (d,). Rounding leaves r_j beside that end in `dual`. The point theta -
+    diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most sqrt(r.H^-1 r) (half of that square where
+    losses are quadratic); H is `made`, h are the rows' curvatures. If r is more than rounding, that point may lie
+    outside of the losses' domain; if H is flat in a direction in which the data is not known to be, there may be none:
+    then the slack is infinite.
     """
     asked, aims = np.flatnonzero(equal), penalty.nearest(dual.pulls)
     pulls, noise = dual.pulls, np.full(len(dual.pulls), dual.noise)
@@ -135,12 +139,19 @@ def _with_equations(
 
 
 def concordance(sums: Sums, third: float) -> float:
-    """Return an upper bound of R = c max_i sqrt(x_i^T H^-1 x_i) from the sum of the 16th powers of the leverages."""
+    """Return an upper bound of R = third * max_i sqrt(x_i^T H^-1 x_i), with which `self_concordance` proves.
+
+    It follows from the sum over rows x_i of the 16th powers of the leverages x_i^T H^-1 x_i, which the sums have.
+    `third` is c in abs(loss''') <= c loss''.
+    """
     return float(third * float(sums["leverages"][0]) ** (0.5 / LEVERAGE_POWER) * (1.0 + 1e-9))
 
 
 def inverse_factor(penalty: ScaledPenalty, model: NewtonModel) -> Matrix:
-    """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
+    """Return L^-1, shape (d, d), where L L^T is the Hessian of the objective at a model's point.
+
+    Rows and columns of coordinates that the model's Hessian lacks are zero.
+    """
     d = len(model.point)
     out = np.zeros((d, d))
     out[np.ix_(model.columns, model.columns)] = _factored(penalty, model).inverse
@@ -148,17 +159,18 @@ def inverse_factor(penalty: ScaledPenalty, model: NewtonModel) -> Matrix:
 
 
 def _factored(penalty: ScaledPenalty, model: NewtonModel) -> Factored:
-    """Return the Hessian of the objective at a model's point, on the model's columns, factored."""
+    """Return the Hessian of the objective at a model's point as a Factored, on the model's columns."""
     return Factored.of(model.hessian + np.diag(penalty.table.l2[model.columns]))
 
 
 def proof(
     penalty: ScaledPenalty, model: NewtonModel, step: NewtonStep, R: float, noise: float, flat: Flat
 ) -> tuple[float, float] | None:
-    """Return the bounds of `self_concordance` at a model's point; None where its Hessian does not prove any.
+    """Return (gap, distance) at a model's point by `self_concordance`; None where its Hessian does not prove any.
 
-    The penalty is smooth, `noise` is by how much an entry of the gradient may be wrong, and `flat` what is known of
-    directions in which the Hessian is flat.
+    `step` is the step to the model's minimum, R the bound that `concordance` returns, `noise` is by how much an entry
+    of the gradient may be wrong, and `flat` what is known of directions in which the Hessian is flat. The penalty must
+    be smooth.
     """
     if model.majorant or len(model.columns) < len(penalty.movable):
         return None
@@ -174,10 +186,10 @@ def proof(
 
 
 def self_concordance(decrement: float, R: float) -> tuple[float, float]:
-    """Return (bound of the objective above the optimum, bound of the distance to the optimum in the Hessian's norm).
+    """Return two bounds at a point: of the objective above the optimum, and of the distance to the optimum.
 
-    `decrement` is lambda^2 = g^T H^-1 g. With x = R lambda <= 1/2 they are ((1 - x) ln(1 - x) + x) / R^2 and
-    -ln(1 - x) / R; both infinite for larger x.
+    The distance is in the norm of the Hessian H. `decrement` is lambda^2 = g^T H^-1 g, g the gradient. With x = R
+    lambda <= 1/2 the bounds are ((1 - x) ln(1 - x) + x) / R^2 and -ln(1 - x) / R; both are infinite for larger x.
     """
     length = np.sqrt(max(decrement, 0.0))
     x = R * length if length > 0 else 0.0

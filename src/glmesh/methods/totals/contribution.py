@@ -42,7 +42,10 @@ HESSIAN_ROW_COST = 1 / 12
 
 @dataclass(frozen=True)
 class Query:
-    """What the next total asks of every node: sums at point + step, and shorter steps; the same at all nodes."""
+    """What the next total, a sum over all nodes, asks of every node: sums over its rows at point + step.
+
+    The coordinates are d scaled coefficients, the intercept last. All nodes have the same query.
+    """
 
     point: Vector  # (d,) scaled coefficients
     step: Vector  # (d,) towards the trial point; zeros: only the point itself is asked for
@@ -65,12 +68,15 @@ class Query:
 
     @property
     def moves(self) -> bool:
-        """Whether the trial point is another than `point`."""
+        """Return whether the trial point is another than `point`, that is whether the step is not zero."""
         return bool(self.step.any())
 
 
 def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
-    """Return the fields of the total, each of shape (n_hosted, size), at the trial point of the query."""
+    """Return what each hosted node adds to a total at the query's trial point: {name of a field: (n_hosted, size)}.
+
+    Numbers that are not finite are sent as 0.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)
         there = z + q if query.moves else z
@@ -138,17 +144,18 @@ def _second_order(block: Rows, penalty: ScaledPenalty, query: Query, there: Vect
 
 
 def visits(block: Rows, query: Query) -> Vector:
-    """Return the nonzeros that each hosted node visits for a total, shape (n_hosted,)."""
+    """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,): a measure of its work."""
     n = len(query.columns) * min(1.0, len(query.columns) / (block.p + 1.0))
     return (2.0 + HESSIAN_ROW_COST * n) * block.nonzeros
 
 
 def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vector, Vector]:
-    """Return (predictions at the query's point, their change by its step), each of shape (m,)."""
+    """Return (predictions at the query's point, their change by its step) for all m hosted rows, each of shape (m,)."""
     raw = penalty.raw(np.stack([query.point, query.step]))
     out = np.empty((block.starts[-1], 2))
 
     def fill(k: int) -> None:
+        """Compute both predictions of the rows of the k-th hosted node into `out`."""
         a, b = block.starts[k], block.starts[k + 1]
         out[a:b] = block.X[k] @ raw[:-1]
         out[a:b] += raw[-1]
@@ -158,7 +165,7 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
 
 
 def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
-    """Return by how much each prediction may be wrong because of rounding, shape (m,).
+    """Return how far rounding may move the prediction of each of the m hosted rows, shape (m,).
 
     A prediction is a sum of d products whose sizes add up to at most the product of two norms, and the errors of d sums
     add up like a random walk; 2 is for the loss of a prediction, which is a sum as well.
@@ -168,25 +175,29 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
 
 
 def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:
-    """Return by how much each row's loss may be wrong because predictions are, shape (m,).
+    """Return how far each row's loss may be wrong because its prediction is, shape (m,).
 
-    A loss with slope t and an upper bound of curvature h changes by at most abs(t) e + h e^2/2 with its prediction.
+    A loss with slope t and an upper bound of curvature h changes by at most abs(t) e + h e^2/2 when its prediction
+    changes by e; `slopes` and `errors` have t and e of each row.
     """
     return np.asarray((np.abs(slopes) + 0.5 * block.curvatures * errors) * errors)
 
 
 def _noise(block: Rows, rows: Vector) -> Vector:
-    """Return by how much an entry of X_k^T of a vector, shape (m,), may be wrong because of rounding, for each node.
+    """Return how far an entry of X_k^T v may be wrong by rounding, for each hosted node k, shape (n_hosted,).
 
-    Scaled columns have norms of at most one, so this is the vector's norm times the error of a product.
+    `rows` is v, one number for each of the m hosted rows. Scaled columns have norms of at most one, so the error is the
+    norm of v times that of a product.
     """
     return EPSILON * np.sqrt(_node_sums(block, rows**2))
 
 
 def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
-    """Return the slopes of the losses at the trial point to first order from z, moved into their domain, shape (m,).
+    """Return a dual point of the m hosted rows, shape (m,): the losses' slopes after the step, to first order.
 
-    X^T of them is the gradient at the point plus the Hessian times the step, but for what the domain cuts off.
+    z are the predictions at the query's point, q their change by its step. Slopes outside of the losses' domain are
+    moved into it, and all are multiplied by `query.shrink`. X^T of them is the gradient at the point plus the Hessian
+    times the step, but for what the domain cuts off.
     """
     g = block.softened(query.softness)
     bend = g.conjugate_majorant(-z) if query.stepped_majorant else g.conjugate_curvature(-z)
@@ -198,24 +209,29 @@ def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
 
 
 def _node_sums(block: Rows, values: Vector) -> Vector:
-    """Return the sum of the values, shape (m,), over each hosted node's rows, shape (n_hosted,)."""
+    """Return the sum of `values`, one for each of the m hosted rows, over the rows of each node, shape (n_hosted,)."""
     return np.array([values[a:b].sum() for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
 
 
 def _capped(block: Rows, values: Iterable[Vector], cap: float) -> Matrix:
-    """Return each node's sums of several vectors of losses, shape (n_hosted, n); twice the cap above it, and for NaN.
+    """Return the sums over each node's rows of several vectors of losses, shape (n_hosted, n_vectors).
 
-    Twice, so that the sum over all nodes is above the cap however it is rounded.
+    Each vector has a loss for each of the m hosted rows. A sum above `cap`, or NaN, becomes twice the cap.
     """
     sums = np.stack([_node_sums(block, one) for one in values], axis=1)
     return np.where(sums <= cap, sums, 2.0 * cap)
 
 
 def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
-    """Return X_k^T of each of n vectors of rows, shape (n, m), in scaled units, shape (n, n_hosted, d)."""
+    """Return X_k^T v in scaled units for n vectors v and each hosted node k, shape (n, n_hosted, d).
+
+    `rows` has the vectors, shape (n, m), an entry for each of the m hosted rows; X_k are the rows of node k, with a 1
+    for the intercept.
+    """
     out = np.empty((len(rows), block.size, block.p + 1))
 
     def fill(k: int) -> None:
+        """Compute the products of the k-th hosted node into `out`."""
         own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
         out[:, k, :-1] = (block.transposed[k] @ own.T).T
         out[:, k, -1] = own.sum(axis=1)
@@ -226,7 +242,10 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
 
 def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
-    """Return the upper triangle of each node's Hessian on some columns, shape (n_hosted, n (n + 1) / 2)."""
+    """Return the upper triangle of each node's Hessian on n columns, row by row, shape (n_hosted, n (n + 1) / 2).
+
+    `bends` are the curvatures of the losses of all m hosted rows, `columns` the coordinates, ascending.
+    """
     n, factors = len(columns), 1.0 / penalty.scale[columns]
     out = np.empty((block.size, n * (n + 1) // 2))
 
@@ -240,13 +259,17 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
 
 @lru_cache(maxsize=4)
 def triangle(n: int) -> tuple[Indices, Indices]:
-    """Return (rows, columns) of the upper triangle of an n x n matrix."""
+    """Return (row numbers, column numbers) of the upper triangle of an n x n matrix, row by row."""
     rows, columns = np.triu_indices(n)
     return rows, columns
 
 
 def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
-    """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
+    """Return X^T diag(h) X on n of the columns, shape (n, n), of which only the upper triangle is valid.
+
+    X has shape (m, p), Xt is its transpose, h has shape (m,). `columns` are numbers, ascending; number p stands for a
+    column of ones after those of X.
+    """
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
     own = columns[: n - ones]
@@ -269,11 +292,11 @@ def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matr
 
 
 def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:
-    """Return four numbers per node, which tell of separation by the trial point and by the step to it.
+    """Return four numbers for each hosted node, shape (n_hosted, 4), which tell whether a plane separates two classes.
 
-    They are 1, whether a row is on the wrong side of the plane at the trial point, whether the step moves a row to the
-    wrong side, and whether it moves one to the right side visibly; shape (n_hosted, 4). Rows without a weight do not
-    count.
+    They are 1, and three answers (1 or 0): whether some row is on the wrong side at the trial point, whether the step
+    moves some row visibly to the wrong side, and whether it moves some row visibly to the right side. `there` are the
+    predictions of the m hosted rows, `along` their change by the step. Rows of weight 0 do not count.
     """
     bounds = block.dual.kernel_rows(len(there))
     side = np.sign(bounds[:, 4] + bounds[:, 3])
@@ -283,9 +306,9 @@ def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:
 
 
 def _leverages(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
-    """Return sum_i (x_i^T H^-1 x_i)^16 over each node's rows with a weight, shape (n_hosted, 1).
+    """Return the sum over each node's rows x_i of (x_i^T H^-1 x_i)^16, shape (n_hosted, 1).
 
-    `inverse` is L^-1 with H = L L^T on all d coordinates.
+    Rows of weight 0 do not count. `inverse` is L^-1, shape (d, d), where H = L L^T.
     """
     out = np.zeros((block.size, 1))
     factors = penalty.raw(inverse)
@@ -301,9 +324,10 @@ def _leverages(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
 
 
 def _bent(block: Rows, penalty: ScaledPenalty, flat: Matrix, weights: Vector) -> tuple[Matrix, Matrix]:
-    """Return of r directions v how many rows have x.v other than zero, and X^T diag(weights) X v.
+    """Return, for r directions v, how many rows x have x.v other than zero, and X^T diag(weights) X v.
 
-    Rows without a weight do not count. The shapes are (n_hosted, r) and (n_hosted, r d).
+    Both are for each hosted node, of shapes (n_hosted, r) and (n_hosted, r d). `flat` has the directions, shape (r, d),
+    `weights` a number for each of the m hosted rows. Rows of sample weight 0 are not counted.
     """
     factors = penalty.raw(flat)
     sizes = np.abs(factors)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cut:
-    """A line below the objective: P(w, b) >= value + slope (b - at) for all coefficients w and intercepts b."""
+    """A line below the objective P, as a function of the intercept b: P(w, b) >= value + slope (b - at) for all w."""
 
     value: float
     at: float  # an intercept
@@ -30,7 +30,7 @@ class Cut:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the slope is 0 and not rounded, so that the line alone is a bound."""
+        """Return whether the slope is 0 and not rounded, so that the line alone is a bound."""
         return self.slope == 0.0 and self.error == 0.0
 
 

@@ -53,7 +53,7 @@ STEEP = ("gram", "right", "pull", "spread")
 
 @dataclass(frozen=True, eq=False)
 class InteriorModel:
-    """The objective as everybody knows it: standardised penalty, and the absolute values of an L1 penalty as pieces."""
+    """The objective as all nodes know it: the penalty of standardised coefficients, and what all rows share."""
 
     penalty: StandardisedPenalty
     kinks: Kinks
@@ -63,7 +63,10 @@ class InteriorModel:
 
     @staticmethod
     def of(block: Rows, frame: Frame) -> InteriorModel:
-        """Return the model of a block's objective; all blocks make the same."""
+        """Return the InteriorModel of a block's objective, with columns standardised as `frame` says.
+
+        All blocks make the same.
+        """
         inverse, kinks = frame.columns.inverse, frame.kinks
         l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
         l2 = np.where(inverse > 0, np.broadcast_to(block.penalty.l2, block.p) * inverse**2, 1.0)
@@ -73,14 +76,17 @@ class InteriorModel:
         return InteriorModel(StandardisedPenalty(l1, l2), kinks, at, absolute, kinks.n_pieces * frame.n_rows + len(at))
 
     def smoothed_penalty(self, w: Vector, mu: float) -> float:
-        """Return the penalty of standardised coefficients, shape (d,), with smoothed absolute values."""
+        """Return the penalty of standardised coefficients w, shape (d,), with absolute values smoothed.
+
+        mu is the weight of the barriers that smooth them.
+        """
         l2 = self.penalty.l2
         return float(0.5 * l2 @ w[: len(l2)] ** 2 + self.absolute.smoothed(w[self.at][None], mu).sum())
 
 
 @dataclass(frozen=True, eq=False)
 class TrialPoint:
-    """The point that a total was made at."""
+    """The point at which a total was made: coefficients, the multipliers there, and the step that led there."""
 
     point: Vector  # (d,) standardised coefficients
     l1: Multipliers  # of the absolute values there
@@ -90,7 +96,7 @@ class TrialPoint:
 
     @staticmethod
     def of(model: InteriorModel, state: InteriorState) -> TrialPoint:
-        """Return the point that the total of this round is made at: after the step, or the present one."""
+        """Return the point at which the total of this round is made: after the state's step, or where the state is."""
         step = state.step
         if step is None or state.l1 is None:
             return TrialPoint(
@@ -104,9 +110,10 @@ class TrialPoint:
 
 
 def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
-    """Return (a total from which units are derived, the largest value of the objective that fits at a node).
+    """Return (like, cap): a total like the coming one, for its units, and the largest value that fits at a node.
 
-    Values of the objective are expected to be at least `least`. Units of the first total with steps are agreed on.
+    A value is a node's part of the objective; the objective is expected to be at least `least`. Before the first total
+    with steps they are (None, infinity), and nodes agree on units first.
     """
     if state.sums is None:
         return None, np.inf
@@ -118,12 +125,18 @@ def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | N
 
 
 def value_room(n_nodes: int) -> float:
-    """Return by how much values of the objective may grow beyond 2^8: enough for one node to have 32 times the sum."""
+    """Return the factor by which values of the objective may grow beyond the usual 2^8 from one total to the next.
+
+    It is enough for a single node to have 32 times the sum of n_nodes nodes.
+    """
     return max(VALUE_ROOM, n_nodes / 4.0)
 
 
 def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
-    """Return whether some number may not have fitted, so that all were rounded to 2^20 times the units asked for."""
+    """Return whether some number of a total may not have fitted, so that all were rounded to 2^20 times the units.
+
+    `like` is the total from which the units were derived; None, of which units were agreed on, gives False.
+    """
     if like is None:
         return False
     room = 2.0 ** (ROOM - (n_nodes - 1).bit_length() - 1)
@@ -131,7 +144,7 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
 
 
 def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor:
-    """Return the Cholesky factor of the Newton matrix M = Z'DZ + diag(l2 + D1), shape (d, d), at the point of a total.
+    """Return the Cholesky factor of the Newton matrix M = Z'DZ + diag(l2 + D1) at the point of a total, shape (d, d).
 
     Z are the standardised rows, D the curvatures of the rows' barriers, and D1 those of the L1 penalty's.
     """
@@ -144,10 +157,11 @@ def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor
 
 
 def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep, sums: Sums) -> tuple[float, float]:
-    """Return (the length to take, the length that decreases the smoothed objective F most) of the step that was tried.
+    """Return (length to take, best length) of the step that the last total tried, whose sums are `sums`.
 
-    The length to take is that of the step if it will do, else the best one. It is 0 if F decreases at no trial: the
-    direction is not one of descent, as multipliers are too far from their centres.
+    The best length is the one that decreases the smoothed objective F most. The length to take is that of the step if
+    it will do, else the best one, or 0 if F decreases at no trial: the direction is not one of descent, as multipliers
+    are too far from their centres.
     """
     lengths: dict[str | float, float] = {"start": 0.0, "step": step.length} | {t: t for t in TRIALS}
     values = {
@@ -166,9 +180,11 @@ def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep
 def newton_step(
     model: InteriorModel, state: InteriorState, trial: TrialPoint, sums: Sums, factor: Factor, least_mu: float
 ) -> InteriorStep:
-    """Return the step from the point of a total that was accepted, with a smaller mu if the point is near the centre.
+    """Return the next step, from the point `trial` of a total that was accepted.
 
-    The decrement is that of the barrier function, sqrt(b' M^-1 b / (mu d)).
+    `factor` is that of the Newton matrix M there. The weight mu of the barriers becomes smaller if the point is near
+    the centre, but not less than `least_mu`: that is told by the decrement of the barrier function, sqrt(b' M^-1 b /
+    (mu d)).
     """
     right, pull, residual = sums["right"].copy(), sums["pull"].copy(), _gradient(sums)
     at, w, l1, D = model.at, trial.point, trial.l1, trial.l1.curvature[0]
@@ -195,14 +211,15 @@ def newton_step(
 
 
 def _gradient(sums: Sums) -> Vector:
-    """Return Z'theta at the point of a total, shape (d,)."""
+    """Return Z'theta at the point of a total, shape (d,): Z are the standardised rows, theta the dual point there."""
     return np.asarray(candidate(sums, 0)[0][:2].sum(axis=0))
 
 
 def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float], mu: float) -> float:
-    """Return the intercept b at which, with w = 0 and equal weights within a class, sum theta = 0 at the centre.
+    """Return the intercept b of two classes at which, with coefficients w = 0, the centre's dual point adds up to 0.
 
-    `weights` and `counts` are those of the rows with labels 1 and -1, both > 0.
+    `weights` and `counts` are the sums of weights, and the numbers, of the rows with label 1 and of those with -1, all
+    > 0; within a class weights are taken as equal. mu is the weight of the barriers.
     """
     width, many = np.array([weights]) / np.array([counts]), np.array(counts)
     share = np.sqrt(width / (sum(weights) / sum(counts)))

@@ -58,7 +58,7 @@ IDLE = 3  # [rounds] in a row without progress after which a run ends, because r
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """What is known at a point, in coordinates u = root w of which the penalty is half the sum of squares."""
+    """What is known at a point u, u_j = sqrt(l2_j) w_j, in which the penalty is half the sum of squares."""
 
     point: Vector  # (p + 1,) the intercept last
     value: float  # of the objective
@@ -69,7 +69,7 @@ class Slopes:
 
 @dataclass(frozen=True, eq=False)
 class QuasiNewtonStep:
-    """What the coming total tries: point + change, and other lengths of the change."""
+    """What the coming total tries: the trial point, point + change, and other lengths of the change."""
 
     change: Vector  # (p + 1,)
     slope: float  # of the objective along it
@@ -79,7 +79,7 @@ class QuasiNewtonStep:
 
 @dataclass
 class LimitedMemoryState:
-    """What L-BFGS carries from total to total, equal at all nodes but for `visited`."""
+    """All that L-BFGS carries from total to total; nothing but `visited` differs from node to node."""
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
@@ -117,7 +117,7 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
     """
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> LimitedMemoryState:
-        """Return the state before round 0, at coefficients w, shape (p,) (None: zero)."""
+        """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: at zero."""
         check_ridge(block, "LimitedMemory")
         if not is_smooth(block.loss):
             raise UnsuitablePair(f"LimitedMemory needs a smooth loss, and {block.loss.name} has kinks. Use RowSpace")
@@ -125,7 +125,10 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
         return LimitedMemoryState(w, intercept if block.fit_intercept else 0.0, np.zeros(block.size))
 
     def round(self, block: Rows, state: LimitedMemoryState) -> AnyRounds:
-        """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
+        """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
+
+        In the first round nodes agree on the scales of the columns before that.
+        """
         if state.scale is None:
             state.scale = scales((yield Largest(column_exponents(block))))
         work = _Round(block, state, state.scale)
@@ -135,7 +138,7 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
 
 
 class _Round:
-    """One round's work on the shared state; every node computes the same from the same sums."""
+    """The work of one round of L-BFGS on a block's state; every node computes the same from the same sums."""
 
     def __init__(self, block: Rows, state: LimitedMemoryState, scale: Vector) -> None:
         self.block, self.state, self.scale, self.step = block, state, scale, state.step
@@ -170,42 +173,55 @@ class _Round:
         return fields
 
     def _predictions(self, points: Matrix) -> Matrix:
-        """Return the predictions at points, shape (n, p + 1), of all hosted rows, shape (n, m)."""
+        """Return the predictions of all m hosted rows at n points, shape (n, m); `points` has shape (n, p + 1)."""
         raw = np.ascontiguousarray((points / self.root).T)
         out = np.empty((self.block.starts[-1], len(points)))
 
         def fill(k: int) -> None:
+            """Compute the predictions of the rows of the k-th hosted node into the result."""
             out[self.block.starts[k] : self.block.starts[k + 1]] = self.block.X[k] @ raw[:-1] + raw[-1]
 
         list(self.block.threads.map(fill, range(self.block.size)))
         return np.ascontiguousarray(out.T)
 
     def _dual_point(self, z: Vector, shift: float) -> Vector:
-        """Return the losses' slopes with the intercept moved, to first order from z, in their domain, shape (m,)."""
+        """Return a dual point of the m hosted rows, shape (m,): the losses' slopes after a move of the intercept.
+
+        The intercept moves by `shift`. The slopes are to first order from the predictions z, shape (m,), and moved into
+        the losses' domain.
+        """
         g = self.block.dual
         bounds = g.kernel_rows(len(z))
         moved = g.conjugate_subgradient(-z) - shift / self.root[-1] * g.conjugate_curvature(-z)
         return np.asarray(-np.clip(moved, bounds[:, 3], bounds[:, 4]))
 
     def _sums(self, values: list[Vector]) -> Matrix:
-        """Return the sums over each node's rows of vectors of shape (m,), shape (n_hosted, n)."""
+        """Return the sums of n vectors over the rows of each node, shape (n_hosted, n).
+
+        Each has one number per hosted row.
+        """
         spans = [slice(a, b) for a, b in pairwise(self.block.starts.tolist())]
         return np.array([[one[span].sum() for one in values] for span in spans])
 
     def _capped(self, values: list[Vector], cap: float) -> Matrix:
-        """Return each node's sums of vectors of losses, shape (n_hosted, n); twice the cap above it, and for NaN.
+        """Return the sums of n vectors of losses over the rows of each node, shape (n_hosted, n).
 
-        Twice, so that the sum over all nodes is above the cap however it is rounded.
+        Each vector has a loss per hosted row. A sum above `cap`, or NaN, becomes twice the cap.
         """
         sums = self._sums(values)
         return np.where(sums <= cap, sums, 2.0 * cap)
 
     def _transposed(self, rows: Matrix) -> Matrix:
-        """Return X_k^T of n vectors of rows, shape (n, m), divided by the columns' scales, shape (n, n_hosted, d)."""
+        """Return X_k^T v, divided by the columns' scales, for n vectors v and each hosted node k.
+
+        The result has shape (n, n_hosted, d). `rows` has the vectors, shape (n, m), an entry for each of the m hosted
+        rows.
+        """
         block, starts = self.block, self.block.starts
         out = np.empty((len(rows), block.size, block.p + 1))
 
         def fill(k: int) -> None:
+            """Compute the products of the k-th hosted node into the result."""
             own = np.ascontiguousarray(rows[:, starts[k] : starts[k + 1]])
             out[:, k, :-1] = (block.X[k].T @ own.T).T
             out[:, k, -1] = own.sum(axis=1)
@@ -217,7 +233,7 @@ class _Round:
     # what follows from the sums
 
     def advance(self, sums: Sums) -> None:
-        """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
+        """Judge the trial point by the sums of its total, choose the next one, and update the state's gap."""
         state, step = self.state, self.step
         state.sums = sums
         if not state.unit:
@@ -238,7 +254,7 @@ class _Round:
             state.failure = "rounding"
 
     def _slopes(self, sums: Sums) -> Slopes:
-        """Return what a total tells of its trial point."""
+        """Return value, slopes and a lower bound of the objective at the trial point, from the sums of its total."""
         point = self.start if self.step is None else self.start + self.step.change
         gradient = sums["slopes"] * (self.scale / self.root)
         gradient[:-1] += point[:-1]
@@ -275,7 +291,10 @@ class _Round:
         return [there.cut, self._cut(there.value - rounding - missing, there.point, sums, "dual")]
 
     def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
-        """Go to the trial point, or try another length of the step, or begin to remember anew."""
+        """Go to the trial point, or try another length of the step, or forget the steps that were remembered.
+
+        `there` has value and slopes at the trial point.
+        """
         state, at = self.state, self.state.at
         assert at is not None
         ends = [_squares((at.point + t * step.change)[:-1]) for t in LENGTHS]
@@ -303,7 +322,7 @@ class _Round:
             self._next(at)
 
     def _arrive(self, there: Slopes) -> None:
-        """Make the trial point the one that the next step begins at."""
+        """Let the next step begin at the trial point, whose value and slopes are `there`, and compute that step."""
         state = self.state
         w = there.point / self.root
         state.w, state.intercept, state.objective = w[:-1], float(w[-1]), there.value
@@ -311,7 +330,7 @@ class _Round:
         self._next(there)
 
     def _next(self, at: Slopes) -> None:
-        """Compute the next step from the slopes at a point, and whether its total brings a dual point."""
+        """Compute the next step from value and slopes at a point, and whether its total is to bring a dual point."""
         state = self.state
         change = -self._inverse_times(at.gradient, at.value)
         penalised = _squares(at.gradient[:-1])
@@ -325,10 +344,10 @@ class _Round:
         )
 
     def _inverse_times(self, gradient: Vector, value: float) -> Vector:
-        """Return the product of the inverse Hessian, as the remembered steps tell it, with a gradient, shape (d,).
+        """Return H^-1 gradient, shape (d,), where H^-1 is the inverse Hessian as the remembered steps tell it.
 
-        These are the two loops of Nocedal and Wright, algorithm 7.4. Before any step is remembered it is one that would
-        take a linear objective to zero, and of length one at most.
+        These are the two loops of Nocedal and Wright, algorithm 7.4. Before any step is remembered, the result is the
+        step that would take a linear objective from `value` to zero, of length one at most.
         """
         left, factors = gradient.copy(), []
         pairs = list(zip(self.state.steps, self.state.changes, strict=True))
@@ -345,5 +364,5 @@ class _Round:
 
 
 def _squares(x: Vector) -> float:
-    """Return half the sum of squares."""
+    """Return half the sum of squares of the entries of x."""
     return 0.5 * float((x * x).sum())

@@ -37,21 +37,25 @@ class ProximalNewton(TotalMethod[NewtonState]):
     """Newton's method for smooth losses and separable penalties, one exact total a round."""
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> NewtonState:
-        """Return the state before round 0, at coefficients w, shape (p,) (None: zero)."""
+        """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: at zero."""
         Traits.of(block.loss)
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         return NewtonState(w, intercept if block.fit_intercept else 0.0, np.zeros(block.size))
 
     def retarget(self, block: Rows, state: NewtonState) -> None:
-        """Forget what depends on the penalty, which is another one from now on; keep w and a Gram matrix."""
+        """Change the state so that it goes on with another penalty, which `block` has already.
+
+        What depends on the penalty is forgotten; the coefficients and a Gram matrix are kept.
+        """
         kept = state.model if Traits.of(block.loss).quadratic else None
         fresh = NewtonState(state.w, state.intercept, state.visited, sums=state.sums, scale=state.scale, model=kept)
         vars(state).update(vars(fresh))
 
     def take(self, state: NewtonState, at: Vector) -> float:
-        """Go to the trial point of another node instead of one's own; return their distance in parts of the point.
+        """Go to the trial point `at`, that of another node, instead of one's own; return how far apart they are.
 
-        `at` is that of the `Total` at the other node. The norm is that of the Hessian, where there is one.
+        The distance is relative to the point's norm, in the norm of the Hessian where there is one; it is infinite if
+        the point cannot be taken. `at` is that of the `Total` at the other node, which differs in its last bits.
         """
         query, model = state.query, state.model
         d = 0 if query is None else len(query.point)
@@ -73,11 +77,17 @@ class ProximalNewton(TotalMethod[NewtonState]):
         return *rounds.penalty.to_user(query.point + query.step), query.majorant
 
     def rescale(self, state: NewtonState, exponents: Indices) -> None:
-        """Divide columns by powers of two that are known already, the largest exponents of all nodes, shape (d,)."""
+        """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,).
+
+        They are the largest of all nodes; real sites agree on them before the first total.
+        """
         state.scale = scales(exponents)
 
     def remark(self, block: Rows, state: NewtonState) -> str:
-        """Return a sentence if columns without a penalty depend on others, so that there are several optima."""
+        """Return a sentence for people if columns without a penalty depend on others, so that there are several optima.
+
+        It is "" if not.
+        """
         if state.model is None or state.scale is None or state.failure:
             return ""
         free = ScaledPenalty.of(block, state.scale).free[state.model.columns]
@@ -97,14 +107,20 @@ class ProximalNewton(TotalMethod[NewtonState]):
         tol: float,
         max_rounds: int,
     ) -> AnyRounds | None:
-        """Return a round that solves least squares for all weights alphas at once; None for other losses, and wide."""
+        """Return a round that solves least squares for all weights alphas[i] of penalties[i] on blocks[i] at once.
+
+        The round returns a list of PathSolutions. None: the loss is not squared, or there are too many columns.
+        """
         if not all(suits(block) for block in blocks):
             return None
         made = [Penalties.of(table, each, blocks[0].p) for table, each in zip(penalties, alphas, strict=True)]
         return solve_least_squares(blocks, made, tol, max_rounds)
 
     def round(self, block: Rows, state: NewtonState) -> AnyRounds:
-        """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
+        """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
+
+        In the first round nodes agree on the scales of the columns before that.
+        """
         if state.scale is None:
             state.scale = scales((yield Largest(column_exponents(block))))
         rounds = NewtonRound(block, state)
@@ -117,7 +133,10 @@ class ProximalNewton(TotalMethod[NewtonState]):
 
 
 def _sizes(sums: Sums | None) -> Sums | None:
-    """Return the last total as the one that the next takes its units from: what changes more has more room."""
+    """Return the last total's sums with larger sizes for fields that change more, for the next total's units.
+
+    None: there is no last total.
+    """
     if sums is None:
         return None
     sizes = {

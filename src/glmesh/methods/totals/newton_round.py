@@ -60,7 +60,10 @@ IDLE = 3  # [rounds] without visible progress after which a run ends, because ro
 
 @dataclass(frozen=True)
 class TrialValues:
-    """Objectives at a trial point."""
+    """Values of the objective at a trial point, of which the loss may be softened, and how exact they are.
+
+    Softened, the curved piece of a loss is longer than it is.
+    """
 
     value: float  # the objective itself
     rounding: float  # by which it may be wrong
@@ -71,7 +74,7 @@ class TrialValues:
 
 
 class NewtonRound:
-    """One round's work on the shared state; every node computes the same from the same sums."""
+    """The work of one round of Newton's method on a block's state; every node computes the same from the same sums."""
 
     def __init__(self, block: Rows, state: NewtonState) -> None:
         assert state.scale is not None
@@ -86,13 +89,13 @@ class NewtonRound:
     # the request
 
     def query(self) -> Query:
-        """Return what the total of this round asks for."""
+        """Return what the total of this round asks of every node."""
         if self.state.query is None:
             self.state.query = self._first()
         return self.state.query
 
     def _first(self) -> Query:
-        """Return the query at the coefficients that the state begins with."""
+        """Return the first query of a run: sums at the coefficients that the state begins with."""
         penalty, state = self.penalty, self.state
         point = penalty.from_user(state.w, state.intercept)
         state.lower = penalty.least
@@ -106,13 +109,16 @@ class NewtonRound:
         )
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
-        """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
+        """Return the columns on which to sum the Hessian at a point, shape (n,): all, or a working set.
+
+        The working set has the columns whose coefficient is not zero, and those that the gradient, shape (d,), lets in.
+        """
         return working_set(self.penalty, point, gradient) if self.wide else self.penalty.movable
 
     # what follows from the sums
 
     def advance(self, query: Query, sums: Sums) -> None:
-        """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
+        """Judge the trial point by the sums of its total, choose the next query, and update the state's gap."""
         state = self.state
         state.sums = sums
         trial = self._read(query, sums)
@@ -140,7 +146,7 @@ class NewtonRound:
             state.failure = SEPARATED
 
     def _read(self, query: Query, sums: Sums) -> TrialValues:
-        """Return the objectives at the trial point."""
+        """Return the values of the objective at the trial point, from the sums that answer the query."""
         told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
         value = told.value + penalty
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
@@ -148,24 +154,28 @@ class NewtonRound:
         return TrialValues(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
 
     def _separates(self, counts: Vector, query: Query) -> bool:
-        """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
+        """Return whether the trial point, or the step to it, is a direction that separates the classes.
 
-        Along such a direction no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is
-        found by the step: rows that overlap are moved less and less by it, all others by one logit.
+        `counts` has the numbers of nodes, of nodes with a row on the wrong side at the trial point, of nodes with a row
+        that the step moves to the wrong side, and of nodes with one that it moves to the right side. Along a direction
+        that separates no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is found by
+        the step: rows that overlap are moved less and less by it, all others by one logit.
         """
         _, wrong, against, towards = counts
         return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
 
     def _data(self, model: NewtonModel) -> SumOfSquares:
-        """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
+        """Return a matrix that is a sum of squares of all rows, for directions in which the data is flat.
+
+        It is the model's Hessian, or that of the quadratic upper bound if some rows may have no curvature.
+        """
         gram = self.state.gram
         return SumOfSquares(model.columns, model.hessian if gram is None else gram)
 
     def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> NewtonModel | None:
-        """Accept the trial point, or the best of the shorter steps, or go on more carefully.
+        """Accept the trial point, or the best of the shorter steps, or begin again from the point before with care.
 
-        Return the model whose minimum the next total tries: that of the trial point, or the present one once more. None
-        says that the next total is at a point that is chosen already, or that there is nothing to try.
+        Return the model from which the next step is to be computed; None if the next query is set already.
         """
         model, step = self.state.model, self.state.step
         assert model is not None
@@ -188,7 +198,10 @@ class NewtonRound:
         return self._be_careful(query.point)
 
     def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
-        """Return (the length of the step with the largest decrease from `value` that is known, the objective there)."""
+        """Return (length, objective): the length of the step at which the objective is known to be lowest.
+
+        `value` is the objective at the point before; lengths other than 1 are known only if the query asked for trials.
+        """
         if query.trials:
             moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
             values = sums["trials"] + [self.penalty.value(point) for point in moved]
@@ -198,24 +211,25 @@ class NewtonRound:
         return 1.0, trial.judged
 
     def _relax(self) -> None:
-        """Trust the Hessian more after a full step."""
+        """Trust the Hessian more after a full step: damp it ten times less, and count down the careful rounds."""
         state = self.state
         state.damping = state.damping / 10.0 if state.damping > DAMPING else 0.0
         state.careful = max(state.careful - 1, 0)
 
     def _damp(self, least: float = DAMPING) -> None:
-        """Trust the Hessian less, by at least this part of the upper bound's."""
+        """Trust the Hessian less: add ten times as much of the upper bound's Hessian, at least the part `least`."""
         self.state.damping = min(max(10.0 * self.state.damping, least), 1.0)
 
     def _misleads(self, model: NewtonModel, step: NewtonStep) -> bool:
-        """Return whether a model promises more than there is, or leaves slopes without any curvature."""
+        """Return whether a model's step promises more decrease than there is, or leaves slopes without curvature."""
         lower = self.state.lower if model.softness == 1.0 else self.penalty.least
         return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
 
     def _shorten(self, query: Query, length: float, value: float, rounding: float) -> None:
-        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings.
+        """Go to the point after a shorter step, of this length, whose objective `value` is known.
 
-        If the loss is softened, the objective itself is not known.
+        Its slopes come with the next total. `rounding` is how far the value may be wrong. If the loss is softened, the
+        value is not that of the objective itself.
         """
         state = self.state
         self._shift_concordance(length)
@@ -230,7 +244,10 @@ class NewtonRound:
         self._ask_at(point)
 
     def _be_careful(self, point: Vector) -> NewtonModel | None:
-        """Go on from the same point with more damping or with curvatures of an upper bound; return as `_judge` does."""
+        """Go on from the same point with more damping, or with the curvatures of a quadratic upper bound.
+
+        Return the model from which the next step is to be computed; None if the next query is set already.
+        """
         state, model = self.state, self.state.model
         assert model is not None
         if state.gram is not None and state.damping < 1.0:
@@ -246,13 +263,17 @@ class NewtonRound:
         return None
 
     def _idle(self) -> None:
+        """Count a round whose step promised nothing but rounding.
+
+        After IDLE of them set why no more rounds are worth it.
+        """
         state = self.state
         state.idle += 1
         if state.idle >= IDLE and not state.failure:
             state.failure = COLLINEAR if len(state.flat.almost) else NO_PROGRESS
 
     def _ask_at(self, point: Vector) -> None:
-        """Ask for slopes and Hessian at a point whose objective is known."""
+        """Make the next query one for slopes and Hessian at `point`, without a step; its objective is known."""
         state = self.state
         gradient = None if state.model is None else state.model.gradient
         columns = self._columns(point, gradient)
@@ -263,7 +284,10 @@ class NewtonRound:
         )
 
     def _accept(self, point: Vector, value: float, rounding: float) -> None:
-        """Make a point the best one whose objective is known, unless it is higher there: a soft loss may mislead."""
+        """Make `point` the best point of the state, with its objective `value`, which may be wrong by `rounding`.
+
+        Nothing changes if the objective is higher there than at the best point: a softened loss may mislead.
+        """
         state = self.state
         if value > state.objective + state.rounding + rounding:
             return
@@ -273,14 +297,20 @@ class NewtonRound:
         state.gap = max(value - state.lower, 0.0) + state.rounding
 
     def _shift_concordance(self, length: float) -> None:
-        """Carry the bound R over to the point of a step: the Hessian falls by at most exp(R norm of the step)."""
+        """Carry the bound R of `bounds.concordance` over to the point after a step of this length.
+
+        The Hessian falls by at most the factor exp(R times the norm of the step).
+        """
         state = self.state
         if state.step is not None and np.isfinite(state.concordance):
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
     def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> NewtonModel:
-        """Make the trial point the one that the next step begins at; return the model there."""
+        """Return the model at the trial point, made from the sums there, and keep the point if it is the best one.
+
+        `length` is that of the step to the trial point: 1, or 0 if there was none.
+        """
         state, before = self.state, self.state.model
         state.noise = trial.noise
         self._shift_concordance(length)
@@ -301,13 +331,14 @@ class NewtonRound:
         return model
 
     def _bend(self, model: NewtonModel, damping: float) -> Matrix:
+        """Return the matrix to take as Hessian: the model's plus `damping` times the upper bound's, if it is known."""
         gram = self.state.gram
         return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
     def _softness(self, model: NewtonModel, harder: bool) -> float:
-        """Return the softness of the loss from the next point on.
+        """Return the softness of the loss from the next point on: by what factor its curved piece is lengthened, >= 1.
 
-        At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
+        At first the mean row is at the end of the curved piece; after every full step (`harder`) the loss is less soft.
         """
         state, knee = self.state, self.traits.knee
         if knee is None or not state.mass:
@@ -321,12 +352,11 @@ class NewtonRound:
         return mean / knee if mean > FAR * knee else 1.0
 
     def _next(self, model: NewtonModel, cross: Vector | None = None, *, harder: bool = False) -> None:
-        """Compute the step from a model, and what the next total asks for.
+        """Compute the step from a model's point, and set what the next total asks for.
 
-        `harder` says that the last step was taken in full, so that the loss may be less soft.
-
-        `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
-        the working set are then known after the step, which moves the intercept alone.
+        `harder` says that the last step was taken in full, so that the loss may be less soft. `cross` is the Hessian's
+        row of the intercept, shape (d,), None if not known: with it the slopes of columns that are not in the working
+        set are known after the step, which moves the intercept alone.
         """
         state, traits = self.state, self.traits
         step = self._step(model)
@@ -360,7 +390,7 @@ class NewtonRound:
         )
 
     def _step(self, model: NewtonModel) -> NewtonStep:
-        """Return the step to the minimum of a model, damped as much as it takes that the model does not mislead."""
+        """Return the step to the minimum of a model, damped until it promises no more decrease than there is."""
         state = self.state
         step = minimum(self.penalty, model, self._bend(model, state.damping), bounds.ROUNDED * state.noise)
         while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
@@ -369,25 +399,28 @@ class NewtonRound:
         return step
 
     def _unknown(self, columns: Indices, model: NewtonModel | None) -> Indices:
-        """Return the columns of the Hessian to ask for: none if it is constant and the model has them all."""
+        """Return those `columns` on which the Hessian is to be asked for: all, or none if it is constant and known.
+
+        `model` is what is known, None: nothing.
+        """
         known = model is not None and self.traits.quadratic and bool(np.isin(columns, model.columns).all())
         return columns[:0] if known else columns
 
     def _cap(self, model: NewtonModel, there: Vector, softness: float) -> float:
-        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case.
+        """Return a loss, above which a node sends just that number: the trial point is then refused in any case.
 
-        A loss that is soft at the point may be as many times as large when it is not.
+        `there` is the trial point, shape (d,); `softness` is that of the loss there.
         """
         penalty, soft = self.penalty, max(model.softness, softness) > 1.0
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
         return (model.value - least) * (4.0 * model.softness if soft else 1.0 + 1e-9) + 1e-300
 
     def _unproven(self, step: NewtonStep) -> bool:
-        """Return whether leverages are to be asked for, because a proof by self-concordance is near but not made."""
+        """Return whether the next total is to bring leverages: a proof by self-concordance is near, but not made."""
         return self.separable and not np.isfinite(self.state.distance) and step.decrement < 1.0
 
     def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
-        """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
+        """Return whether the next total is to bring a dual point: the step promises little, so the gap may be small.
 
         `again` says that the step moves the intercept alone, so that the working set is still to be found.
         """
@@ -398,14 +431,20 @@ class NewtonRound:
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
     def _look(self, model: NewtonModel, step: NewtonStep, there: Vector) -> Matrix | None:
-        """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
+        """Return the directions to ask rows about in the next total, shape (r, d); None: none.
+
+        The Hessian is flat in them, and neither penalty nor bound holds coefficients there. `there` is the trial point.
+        """
         penalty, state = self.penalty, self.state
         loose = (penalty.free | step.rough | (penalty.edged & penalty.inside(there)))[model.columns]
         state.flat = state.flat.look(self._data(model), model.columns[loose])
         return state.flat.query(len(there))
 
     def _prove(self, model: NewtonModel, step: NewtonStep) -> None:
-        """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
+        """Update the state's gap and its distance to the optimum by self-concordance, where that proves anything.
+
+        It does where the loss has a constant c, abs(loss''') <= c loss'', and the penalty is smooth.
+        """
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
         R = state.concordance if self.traits.third else 0.0

@@ -41,7 +41,7 @@ class HoldsModel(Protocol):
 
 @dataclass
 class TotalState:
-    """The least state of a method on totals; a method adds what it keeps itself."""
+    """The least state that a method on totals has; a method adds fields for what else it keeps."""
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
@@ -62,7 +62,7 @@ class TotalMethod(ABC, Generic[StateT]):
 
     @property
     def averages_exactly(self) -> bool:
-        """Whether messages go between all nodes, as with CoCoA's server; here they take the links of the network."""
+        """Return False: messages take the links of the network, not all pairs of nodes as with CoCoA's server."""
         return False
 
     def prepare(self, setup: Setup) -> TotalNodes[StateT]:
@@ -78,9 +78,10 @@ class TotalMethod(ABC, Generic[StateT]):
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
 
     def take(self, state: StateT, at: Vector) -> float:
-        """Go to the trial point of another node instead of one's own; return their distance, infinite if it cannot be.
+        """Go to the trial point `at`, that of another node, instead of one's own; return their distance.
 
-        `at` is that of the `Total` at the other node, where this node has another `at` in its last bits.
+        It is relative to the point's norm, and infinite, as here, if the point cannot be taken. `at` is that of the
+        `Total` at the other node, where this node has another `at` in its last bits.
         """
         return np.inf
 
@@ -92,7 +93,7 @@ class TotalMethod(ABC, Generic[StateT]):
         return None
 
     def rescale(self, state: StateT, exponents: Indices) -> None:
-        """Take the exponents of the columns' norms, shape (d,), the largest of all nodes; here they are not needed."""
+        """Take in the exponents of the columns' norms, shape (d,), the largest of all nodes; here nothing is done."""
 
     def remark(self, block: Rows, state: StateT) -> str:
         """Return a sentence on the optimum for people, such as that there are several; "" if there is none."""
@@ -106,9 +107,10 @@ class TotalMethod(ABC, Generic[StateT]):
         tol: float,
         max_rounds: int,
     ) -> AnyRounds | None:
-        """Return a round that solves several problems on a block's rows for many weights of their penalties at once.
+        """Return a round that solves several problems on the same rows, for many weights of their penalties, at once.
 
-        It returns a list of `PathSolutions`. None, which it is here: the method goes from one weight to the next.
+        The problem of blocks[i] has penalties[i] with the weights alphas[i]. The round yields Totals and returns a list
+        of `PathSolutions`. None, as here: the method goes from one weight to the next.
         """
         return None
 
@@ -168,9 +170,10 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         ]
 
     def beside(self, problem: Problem, warm_start: object) -> Self:
-        """Return nodes before round 0 of another problem on the same rows, with this network and its transport.
+        """Return nodes, before round 0, of another problem on the same rows, over this network and its transport.
 
-        The problem has other targets, weights or another penalty; its rows are shared, not copied.
+        The problem has other targets, weights or another penalty; its rows are shared, not copied. `warm_start` is
+        where it begins: a Result, an array, or None for zero.
         """
         new = copy.copy(self)
         new.problem, new.setup = problem, replace(self.setup, problem=problem, warm_start=warm_start)
@@ -195,9 +198,10 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         return new
 
     def _model_of(self, start: object) -> tuple[Vector | None, float]:
-        """Return (coefficients (p,), intercept) of a Result or an array; (None, 0), which is a cold start, for None.
+        """Return (coefficients, intercept) of a Result or an array to start from; (None, 0) for None, a cold start.
 
-        An array has p numbers or, if there is an intercept, p + 1 with the intercept last.
+        Coefficients have shape (p,). An array has p numbers or, if there is an intercept, p + 1 with the intercept
+        last.
         """
         if start is None:
             return None, 0.0
@@ -217,7 +221,11 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def along(
         self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
     ) -> list[PathSolutions] | None:
-        """Solve this problem and others on the same rows, each for many weights of its penalty; None: one by one."""
+        """Solve this problem and others on the same rows, each for many weights of its penalty, all at once.
+
+        `others` are the nodes of the other problems; alphas[0] are the weights of this one's penalty, alphas[i] those
+        of others[i - 1]. Return the PathSolutions of each; None if the method goes from one weight to the next.
+        """
         hosted = [self, *others]
         if self.transport.fails:
             return None
@@ -235,9 +243,10 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     # rounds
 
     def begin_round(self, number: int, events: list[Event]) -> None:
-        """Begin round `number` under the fault plan; a change of members makes a new view, which begins anew from w.
+        """Begin round `number` under the fault plan, and append an Event to `events` for each join and leave.
 
-        A node that has lost its memory is told the model by a neighbour.
+        A change of members makes the method begin anew from the present coefficients. A node that has lost its memory
+        is told them by a neighbour.
         """
         plan, n = self.plan, self.setup.n_nodes
         before, now = plan.members(max(number - 1, 0), n), plan.members(number, n)
@@ -266,38 +275,41 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     @property
     def failure(self) -> str:
-        """Why no more rounds are worth it, as all nodes know from the last total; "": they are."""
+        """Return why no more rounds are worth it, as all nodes know from the last total; "": they are."""
         return self.states[0].failure
 
     @property
     def remark(self) -> str:
-        """A sentence on the optimum for people, as the method says it; "" where there is nothing to say."""
+        """Return a sentence on the optimum for people, such as that there are several.
+
+        "" if there is nothing to say.
+        """
         return self.method.remark(self.blocks[0], self.states[0])
 
     @property
     def x(self) -> None:
-        """None: there are no variables but the coefficients."""
+        """Return None: there are no variables but the coefficients."""
         return None
 
     @property
     def estimates(self) -> Matrix:
-        """Coefficients as every node holds them, shape (K, p): K times the same row, not to be written to."""
+        """Return the coefficients that every node holds, shape (K, p): K times the same row, not to be written to."""
         w = self.states[0].w
         return np.broadcast_to(w.copy(), (self.setup.n_nodes, len(w)))
 
     @property
     def visited(self) -> Vector:
-        """Number of nonzeros that each node of this process visited in the last round, shape (n_hosted,)."""
+        """Return how many nonzeros each node of this process visited in the last round, shape (n_hosted,)."""
         return np.concatenate([state.visited for state in self.states])
 
     @property
     def up(self) -> Flags:
-        """Mask of shape (K,), true for each node that took part in the last round."""
+        """Return a mask of shape (K,), true for each node that took part in the last round."""
         return self.plan.up(max(self._made - 1, 0), self.setup.n_nodes)
 
     @property
     def story(self) -> list[Story]:
-        """List of (round, acceleration from then on, why), where another method chose this one."""
+        """Return a list of (round, acceleration from then on, why), one for each choice; empty if the user chose."""
         return list(self._story)
 
     def measure(self, rounds: int) -> Measures:
@@ -324,14 +336,14 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Certificate of the present coefficients, which every node knows from the last total; None: no proof yet."""
+        """Return the certificate of the present coefficients, which every node knows; None: nothing is proven yet."""
         state = self.states[0]
         if not self.setup.certify or not np.isfinite(state.gap):
             return None
         return Certificate(self._made, state.gap, state.objective - state.gap, state.objective)
 
     def certified_state(self) -> tuple[None, Matrix]:
-        """Return (None, coefficients of all nodes (K, p)) that the certificate is about."""
+        """Return (None, coefficients of all nodes, shape (K, p)) that the certificate is about."""
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
         return None, self.estimates
@@ -344,7 +356,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self.states[:] = [self.method.start(block, *model) for block in self.blocks]
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with another weight of the penalty, on the same rows."""
+        """Go on with `problem`, which has another weight of the penalty on the same rows."""
         table = _table(problem)
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
@@ -366,24 +378,36 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """Do nothing: a run of these nodes can be saved."""
 
     def saved(self) -> Tree:
-        """Return {"summary", "story"}: what nodes agreed on of data that is apart, and how the method was chosen."""
+        """Return what a checkpoint holds of these nodes beside their states, {"summary": ..., "story": ...}.
+
+        They are what nodes agreed on of data that they hold apart, and how the method was chosen.
+        """
         return {"summary": self.summary, "story": self._story}
 
     def restore(self, states: list[StateT], watching: list[Any], saved: Tree) -> None:
-        """Take over the states of all blocks, the number of rounds and the story from a file."""
+        """Set the states of all blocks, the number of rounds and the story to those of a checkpoint.
+
+        `watching` is not needed.
+        """
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
 
 
 def _table(problem: Problem) -> Table:
-    """Return the penalty of every coefficient, alpha included; `unsuitable` has refused others."""
+    """Return the penalty of every coefficient of a problem, alpha included, as a Table.
+
+    Penalties of another form do not come here: `unsuitable` has refused them.
+    """
     table = problem.spec.penalty_of(None).as_table()
     assert table is not None
     return table
 
 
 def unsuitable(setup: Setup) -> InvalidInput | None:
-    """Return why a run on totals is refused, with what would do, or None; options and penalty decide, not the data."""
+    """Return (not raise) the error with which a run on totals is refused, which says what would do; None: it is not.
+
+    Options and penalty decide, not the data.
+    """
     spec, plan = setup.problem.spec, setup.plan
     if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
         return UnsuitablePair(

@@ -41,7 +41,10 @@ CHUNK = 256  # [rows] that are compared with the basis at a time, because that i
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Coordinates c of the span of all rows: w = matrix c, and sum_j l2_j w_j^2 = l2 sum c^2."""
+    """A basis of the span of all rows, with coordinates c: coefficients are w = matrix c.
+
+    In it the penalty is simple: sum_j l2_j w_j^2 = l2 sum c^2.
+    """
 
     matrix: Matrix  # (p, r)
     metric: Vector  # (p,) l2_j / l2 of each coefficient, in whose norm the columns of `matrix` are orthonormal
@@ -51,7 +54,7 @@ class Basis:
 
 @dataclass
 class RowSpaceState:
-    """What all nodes know: the basis, and the state of the method that solves the small problem."""
+    """What a block of nodes carries from round to round: the basis, and the state of the small problem's method."""
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
@@ -64,7 +67,10 @@ class RowSpaceState:
     inner: NewtonState | InteriorState | None = None  # of the small problem; None before the first total
 
     def read_inner(self, l2: float) -> None:
-        """Take over what the small problem's state says of the whole problem, whose largest L2 weight is `l2`."""
+        """Update coefficients, objective, gap and failure from the state of the small problem's method.
+
+        `l2` is the largest L2 weight of the whole problem's coefficients.
+        """
         inner, basis = self.inner, self.basis
         assert inner is not None
         assert basis is not None
@@ -94,14 +100,17 @@ class RowSpace(TotalMethod[RowSpaceState]):
     """
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> RowSpaceState:
-        """Return the state before round 0, at coefficients w, shape (p,) (None: zero)."""
+        """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: at zero."""
         check_ridge(block, "RowSpace")
         given = w is not None
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         return RowSpaceState(w, intercept if block.fit_intercept else 0.0, np.zeros(block.size), given)
 
     def retarget(self, block: Rows, state: RowSpaceState) -> None:
-        """Go on with another penalty: in the same coordinates if it is a multiple of the one before."""
+        """Change the state so that it goes on with another penalty, which `block` has already.
+
+        It keeps the coordinates if the penalty is a multiple of the one before, and else begins anew.
+        """
         check_ridge(block, "RowSpace")
         basis, inner = state.basis, state.inner
         if basis is None or inner is None or not np.array_equal(_metric(block), basis.metric):
@@ -111,7 +120,11 @@ class RowSpace(TotalMethod[RowSpaceState]):
         state.read_inner(float(block.penalty.l2.max()))
 
     def round(self, block: Rows, state: RowSpaceState) -> AnyRounds:
-        """Make one round: the first finds the span of the rows, each other one is a round of the small problem."""
+        """Make one round, which yields Totals and is sent their Sums.
+
+        The first round finds the span of the rows, each other one is a round of the method that solves the small
+        problem.
+        """
         method = _method(block.loss)
         if state.basis is None:
             state.basis = yield from _span(block)
@@ -126,7 +139,7 @@ class RowSpace(TotalMethod[RowSpaceState]):
 
 
 def pays(n_rows: float, n_coefficients: int) -> bool:
-    """Return whether m rows are so few that their span costs less than totals of p coefficients.
+    """Return whether m rows are so few that finding their span costs less than totals of p coefficients.
 
     L-BFGS takes dozens to hundreds of totals of p numbers, Newton's method about ten of p^2/2.
     """
@@ -135,7 +148,10 @@ def pays(n_rows: float, n_coefficients: int) -> bool:
 
 
 def check_ridge(block: Rows, name: str) -> None:
-    """Raise UnsuitablePair, which names a method, unless every coefficient has an L2 penalty and nothing else."""
+    """Raise UnsuitablePair unless every coefficient has an L2 penalty and nothing else.
+
+    `name` is the method's, for the text.
+    """
     if not is_ridge(block.penalty):
         raise UnsuitablePair(
             f"{name} is for an L2 penalty on every coefficient, without L1, bounds or a linear term; use "
@@ -150,18 +166,21 @@ def is_ridge(penalty: Table) -> bool:
 
 
 def _method(loss: Loss) -> OnTotals:
-    """Return the method for the small problem: Newton's for a smooth loss, the interior-point method for kinks."""
+    """Return the method for the small problem: Newton's for a smooth loss, interior points for one with kinks."""
     return ProximalNewton() if is_smooth(loss) else InteriorPoint()
 
 
 def _metric(block: Rows) -> Vector:
-    """Return l2_j divided by the largest of them, shape (p,)."""
+    """Return l2_j of each coefficient divided by the largest of them, shape (p,)."""
     l2 = np.broadcast_to(block.penalty.l2, block.p)
     return np.asarray(l2 / l2.max())
 
 
 def _small(block: Rows, basis: Basis) -> Rows:
-    """Return the rows of a block in coordinates of the basis, shape (m_k, r) each, with the penalty l2/2 sum c^2."""
+    """Return a block's rows in coordinates of the basis, shape (m_k, r) each, with the penalty l2/2 sum c^2.
+
+    They are kept in `block.reduced` for the next call.
+    """
     kept = block.reduced
     if kept is None or kept[0] is not basis or kept[1] is not block.penalty:
         X = list(block.threads.map(lambda x: np.ascontiguousarray(x @ basis.matrix), block.X))
@@ -175,11 +194,12 @@ def _small(block: Rows, basis: Basis) -> Rows:
 
 
 def _span(block: Rows) -> Generator[Request, Any, Basis]:
-    """Return a basis of the span of all nodes' rows, after one total of random combinations of them.
+    """Find a basis of the span of all nodes' rows, by one Total of random combinations of them; return it.
 
-    A row is divided by its norm before it is combined. What the basis leaves of a row in the L2 penalty's norm, which
-    is rounding, is measured in a second, short total: the optimum of the whole problem is below that of the small one
-    by at most norm(E^T theta)^2 / l2, where E is what is left of the rows and theta the losses' slopes at the optimum.
+    It is a generator: it yields Totals and is sent their Sums. A row is divided by its norm before it is combined. What
+    the basis leaves of a row in the L2 penalty's norm, which is rounding, is measured in a second, short total: the
+    optimum of the whole problem is below that of the small one by at most norm(E^T theta)^2 / l2, where E is what is
+    left of the rows and theta the losses' slopes at the optimum.
     """
     scale = scales((yield Largest(column_exponents(block))))[:-1]
     root = np.sqrt(_metric(block))
@@ -201,16 +221,19 @@ def _span(block: Rows) -> Generator[Request, Any, Basis]:
 
 
 def _norms(X: SampleMatrix, root: Vector) -> Vector:
-    """Return the norm of each row divided by `root`, shape (m_k,)."""
+    """Return the norm of each row of X after its entries are divided by `root`, shape (p,).
+
+    The result has shape (m_k,).
+    """
     if sp.issparse(X):
         return np.asarray(np.sqrt(X.power(2) @ root**-2))
     return np.asarray(np.sqrt(np.einsum("ij,ij,j->i", X, X, root**-2)))
 
 
 def _combined(block: Rows, k: int, sizes: Vector, r: int) -> Matrix:
-    """Return r random combinations of the rows of the k-th hosted node, divided by their sizes, shape (p, r).
+    """Return r random combinations of the rows of the k-th hosted node, shape (p, r).
 
-    Rows of size 0, which are zero or have no weight, do not count.
+    A row is divided by its size, from `sizes`, before. Rows of size 0, which are zero or have no weight, do not count.
     """
     draw = np.random.default_rng([block.info.seed, int(block.ids[k])])
     factors = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
@@ -218,7 +241,10 @@ def _combined(block: Rows, k: int, sizes: Vector, r: int) -> Matrix:
 
 
 def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:
-    """Return the sum of squares of the rows divided by `root` without their part in the span of Q's columns."""
+    """Return the sum of squares that the basis leaves of the rows of X: what is outside of the span of Q's columns.
+
+    Rows are divided by `root`, shape (p,), before; Q has shape (p, r) and orthonormal columns.
+    """
     found = 0.0
     for a in range(0, X.shape[0], CHUNK):
         part = (X[a : a + CHUNK].toarray() if sp.issparse(X) else X[a : a + CHUNK]) / root
@@ -227,10 +253,11 @@ def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:
 
 
 def _slope_bounds(block: Rows, sizes: Vector) -> dict[str, Matrix]:
-    """Return fields, shape (n_hosted, 1) each, whose sums bound the sum of squared slopes at an optimum.
+    """Return fields for a total, {name: (n_hosted, 1)}, whose sums bound the sum of squared slopes at an optimum.
 
     They are the largest squares of slopes that are bounded, the largest curvature M of other losses, and all losses at
-    zero: a slope's square is at most 2 M times the loss. "size" is the sum of bounded slopes times the rows' norms.
+    zero: a slope's square is at most 2 M times the loss. "size" is the sum of bounded slopes times the rows' norms;
+    `sizes` has these norms.
     """
     rows = block.dual.kernel_rows(block.starts[-1])
     bounded = np.asarray(np.isfinite(rows[:, 3:]).all(axis=1))

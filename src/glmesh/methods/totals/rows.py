@@ -20,7 +20,7 @@ class Rows:
     """Rows of the nodes that one process hosts, and the objective that all nodes share.
 
     The objective is sum_i s_i loss(y_i, x_i.w + b) + penalty(w), over the rows of all nodes; the intercept b is 0
-    unless `fit_intercept`.
+    unless `fit_intercept`. m_k are the rows of node k, m those of all hosted nodes.
     """
 
     ids: Unsigned  # (n_hosted,) ids of the hosted nodes, ascending
@@ -37,32 +37,32 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """Number of hosted nodes."""
+        """Return the number of hosted nodes."""
         return len(self.X)
 
     @property
     def p(self) -> int:
-        """Number of coefficients, the intercept not counted."""
+        """Return the number of coefficients, the intercept not counted."""
         return int(self.X[0].shape[1])
 
     @cached_property
     def starts(self) -> Indices:
-        """First row of each hosted node, and the number of all rows at the end, shape (n_hosted + 1,)."""
+        """Return the number of the first row of each hosted node and, last, that of all rows, shape (n_hosted + 1,)."""
         return np.concatenate([[0], np.cumsum([len(y) for y in self.y])]).astype(np.int64)
 
     @cached_property
     def dual(self) -> Columnwise:
-        """Dual g of the losses of all hosted rows: loss_i(z) = g_i*(-z), weights included."""
+        """Return the functions g_i of all hosted rows with loss_i(z) = g_i*(-z), sample weights included."""
         return self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
 
     def softened(self, factor: float) -> Columnwise:
-        """Return the dual of the losses with their curved pieces longer by a factor, of the same slopes far away."""
+        """Return the duals g_i of losses whose curved pieces are `factor` times as long, with equal slopes far away."""
         table = self.dual.as_table()
         return self.dual if factor == 1.0 or table is None else replace(table, l2=factor * table.l2)
 
     @cached_property
     def transposed(self) -> list[SampleMatrix]:
-        """Views of the transposed rows of each hosted node, (p, m_k)."""
+        """Return the transposed rows of each hosted node: (p, m_k) matrices, which share memory with the rows."""
         return [x.T for x in self.X]
 
     @cached_property
@@ -75,16 +75,19 @@ class Rows:
 
     @cached_property
     def kernel_rows(self) -> Matrix:
-        """Table of l1, l2, linear, lo and hi of the dual of each hosted row, shape (m, 5), as kernels read it."""
+        """Return (l1, l2, linear, lo, hi) of the dual g_i of each hosted row's loss, shape (m, 5), for kernels."""
         return self.dual.kernel_rows(int(self.starts[-1]))
 
     @cached_property
     def nonzeros(self) -> Vector:
-        """Number of stored entries of each hosted node's rows, shape (n_hosted,)."""
+        """Return the number of stored entries of each hosted node's rows, shape (n_hosted,)."""
         return np.array([x.size if isinstance(x, np.ndarray) else x.nnz for x in self.X], dtype=np.float64)
 
     def row_norms(self, scale: Vector) -> Vector:
-        """Return the norm of each hosted row and a 1 after it, divided by `scale`, shape (p + 1,); shape (m,)."""
+        """Return the norm of each of the m hosted rows, with a 1 behind it, after division by `scale`; shape (m,).
+
+        `scale` has shape (p + 1,).
+        """
         if self._norms is None or self._norms[0] is not scale:
             squares = [_squares(X, scale[:-1] ** -2) + scale[-1] ** -2 for X in self.X]
             self._norms = scale, np.sqrt(np.concatenate(squares))
@@ -92,7 +95,7 @@ class Rows:
 
 
 def _squares(X: SampleMatrix, weights: Vector) -> Vector:
-    """Return sum_j weights_j X_ij^2 of each row i, shape (m,)."""
+    """Return sum_j weights_j X_ij^2 for each row i of X, shape (m,)."""
     if sp.issparse(X):
         return np.asarray(X.power(2) @ weights)
     return np.asarray(np.einsum("ij,ij,j->i", X, X, weights))

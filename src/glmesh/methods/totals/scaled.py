@@ -19,7 +19,10 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 def column_exponents(block: Rows) -> Indices:
-    """Return the exponent of the norm of each column of each hosted node's rows, and of ones, shape (n_hosted, d)."""
+    """Return the binary exponents of the norms of each hosted node's columns, shape (n_hosted, d).
+
+    Column d - 1 is that of ones, for the intercept.
+    """
     squares = [np.asarray(x.power(2).sum(axis=0)) if sp.issparse(x) else np.einsum("ij,ij->j", x, x) for x in block.X]
     lengths = np.array([[float(x.shape[0])] for x in block.X])
     norms = np.sqrt(np.hstack([np.stack(squares), lengths]))
@@ -33,7 +36,11 @@ def scales(exponents: Indices) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class ScaledPenalty:
-    """The penalty as a function of d = p + 1 scaled coefficients, the intercept last."""
+    """The penalty as a function of d = p + 1 scaled coefficients, the intercept last.
+
+    A scaled coefficient is that of a column divided by its `scale`. c = X^T theta are a dual point's "pulls" on
+    coordinates.
+    """
 
     scale: Vector  # (d,) power of two that each column is divided by
     table: Table  # of d coordinates
@@ -48,29 +55,32 @@ class ScaledPenalty:
 
     @cached_property
     def free(self) -> Flags:
-        """Mask of shape (d,), true where a coordinate has no penalty and no bound at all."""
+        """Return a mask of shape (d,), true where a coordinate has no penalty and no bound at all."""
         t = self.table
         unpenalised = (t.l1 == 0) & (t.l2 == 0) & (t.linear == 0)
         return np.asarray(unpenalised & np.isneginf(t.lo) & np.isposinf(t.hi))
 
     @cached_property
     def smooth(self) -> Flags:
-        """Mask of shape (d,), true where a coordinate has neither a kink nor a bound."""
+        """Return a mask of shape (d,), true where a coordinate's penalty has no kink, and the coordinate no bound."""
         return np.asarray((self.table.l1 == 0) & np.isneginf(self.table.lo) & np.isposinf(self.table.hi))
 
     @cached_property
     def movable(self) -> Indices:
-        """Coordinates that are not held by bounds, ascending; the intercept is last."""
+        """Return the numbers of the coordinates that are not fixed by equal bounds, ascending.
+
+        The intercept is last.
+        """
         return np.flatnonzero(self.table.lo < self.table.hi)
 
     @cached_property
     def bound(self) -> Table:
-        """Penalty of the coordinates that are not `free`, in their order."""
+        """Return the penalty of the coordinates that are not `free`, in their order: with a penalty or a bound."""
         return self.table.take(np.flatnonzero(~self.free))
 
     @cached_property
     def _sides(self) -> tuple[Vector, Vector]:
-        """Return the least and largest c_j with -c_j in the domain of each conjugate of `bound`."""
+        """Return the least and the largest c_j, for each coordinate of `bound`, with -c_j in the conjugate's domain."""
         t = self.bound
         low = np.where((t.l2 == 0) & np.isposinf(t.hi), -t.linear - t.l1, -np.inf)
         high = np.where((t.l2 == 0) & np.isneginf(t.lo), -t.linear + t.l1, np.inf)
@@ -78,7 +88,7 @@ class ScaledPenalty:
 
     @cached_property
     def margins(self) -> Table:
-        """`bound` without those infinite sides to which nothing can be shrunk, because zero is at their edge."""
+        """Return `bound` without those infinite sides to which no c_j can be shrunk, because zero is at their edge."""
         low, high = self._sides
         rows = self.bound.kernel_rows(len(low))
         rows[low == 0, 4] = 0.0
@@ -88,18 +98,24 @@ class ScaledPenalty:
 
     @cached_property
     def edged(self) -> Flags:
-        """Mask of shape (d,), true where a coordinate has one bound and no penalty: zero is an edge of its domain."""
+        """Return a mask of shape (d,), true where a coordinate has one bound and no penalty.
+
+        Zero is then an edge of the domain of its conjugate.
+        """
         low, high = self._sides
         out = np.zeros(len(self.free), dtype=bool)
         out[~self.free] = (low == 0) | (high == 0)
         return out
 
     def inside(self, u: Vector) -> Flags:
-        """Return where scaled coefficients u, shape (d,), are between their bounds."""
+        """Return a mask of shape (d,), true where scaled coefficients u, shape (d,), are between their bounds."""
         return np.asarray((u > self.table.lo) & (u < self.table.hi))
 
     def broken(self, pulls: Vector) -> Flags:
-        """Return where pulls c, shape (d,), have the wrong sign for a coordinate with one bound and no penalty."""
+        """Return a mask of shape (d,), true where c has the wrong sign for a coordinate with one bound and no penalty.
+
+        `pulls` is c = X^T theta, shape (d,), of a dual point theta.
+        """
         low, high = self._sides
         c, out = pulls[~self.free], np.zeros(len(pulls), dtype=bool)
         out[~self.free] = ((low == 0) & (c < 0)) | ((high == 0) & (c > 0))
@@ -115,9 +131,10 @@ class ScaledPenalty:
         return out
 
     def unsure(self, pulls: Vector, error: float) -> Flags:
-        """Return where pulls c, shape (d,), wrong by at most `error`, may be beyond an end of their domain, or are.
+        """Return a mask of shape (d,), true where c_j is at an end of its domain, or beyond by at most `error`.
 
-        Ends beyond which they are by more than the error do not count, nor do coordinates without a penalty.
+        `pulls` are c = X^T theta, shape (d,), each wrong by at most `error`. The domain of c_j is where the conjugate
+        of the penalty is finite at -c_j; coordinates without a penalty do not count.
         """
         low, high = self._sides
         c, out = pulls[~self.free], np.zeros(len(pulls), dtype=bool)
@@ -125,12 +142,15 @@ class ScaledPenalty:
         return out
 
     def within(self, pulls: Vector) -> Vector:
-        """Return pulls c of the coordinates of `bound` moved to where the conjugate of the penalty is finite at -c."""
+        """Return the c_j of the coordinates of `bound`, moved to where the conjugate of the penalty is finite at -c_j.
+
+        `pulls` has those c_j, of a dual point.
+        """
         return np.clip(pulls, *self._sides)
 
     @cached_property
     def least(self) -> float:
-        """Lower bound of the penalty, minus infinity if it has none."""
+        """Return a lower bound of the penalty over all coefficients; minus infinity if it has none."""
         return -float(self.table.conjugates(np.zeros(len(self.free))).sum())
 
     def value(self, u: Vector) -> float:
@@ -138,18 +158,18 @@ class ScaledPenalty:
         return self.table.value(u)
 
     def moved(self, u: Vector, step: Vector) -> Vector:
-        """Return u + step, shape (d,), within the bounds, which rounding may have left."""
+        """Return u + step, shape (d,), clipped to the bounds, which rounding may have left."""
         return np.asarray(np.clip(u + step, self.table.lo, self.table.hi))
 
     def to_user(self, u: Vector) -> tuple[Vector, float]:
-        """Return (coefficients (p,), intercept) in the user's units."""
+        """Return (coefficients of shape (p,), intercept) of scaled coefficients u, shape (d,), in the user's units."""
         w = u / self.scale
         return w[:-1], float(w[-1])
 
     def from_user(self, w: Vector, intercept: float) -> Vector:
-        """Return scaled coefficients, shape (d,), moved into their bounds."""
+        """Return the scaled coefficients, shape (d,), of w, shape (p,), and an intercept, clipped to their bounds."""
         return np.asarray(np.clip(np.append(w, intercept) * self.scale, self.table.lo, self.table.hi))
 
     def raw(self, vectors: Matrix) -> Matrix:
-        """Return scaled vectors, shape (n, d), as factors of raw columns and ones, shape (d, n)."""
+        """Return n scaled vectors, shape (n, d), as factors of the raw columns and, last, of ones: shape (d, n)."""
         return np.ascontiguousarray((vectors / self.scale).T)
