@@ -212,11 +212,10 @@ class Agreement:
         self._proposed = now
 
     def _enter(self, view: View) -> None:
-        """Set the present view to one that all its members have said yes to.
+        """Make a view the present one, after all its members have said yes to it.
 
-        If it goes on with another fit than this member holds, that fit is taken up without its totals. A drawn start is
-        recorded at once: some member knows of totals at zero, and from now on this one does too. In a view that takes
-        over a vote, a member that was restarted remembers only after it has voted itself (`adopted`).
+        If it goes on with another fit than the one whose totals this member holds, that fit is taken up without its
+        totals.
         """
         memory = self.memory
         self.view = view
@@ -257,10 +256,9 @@ class Agreement:
         )
 
     def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
-        """Return whether all members and all voters that this one knows of are voters of the view, and most are there.
+        """Return whether a view has a majority of the voters before it, and of those that it names itself.
 
-        A yes makes its voters known, so of any two views the later one counts all voters of the earlier: more than half
-        of these were in both.
+        `has_majority` says what that is; `statuses` is {id: newest MemberStatus}.
         """
         grown = set(view.voters) >= {*self.memory.voters, *view.ids}
         return grown and has_majority(view.ids, view.voters, statuses)
@@ -291,11 +289,10 @@ class Agreement:
         return vote is None or (view.vote is not None and view.vote.number >= vote.number)
 
     def _start_allowed(self, view: View) -> bool:
-        """Return whether the fit of a view keeps the totals that this member holds, and starts at an allowed point.
+        """Return whether the fit with which a view goes on keeps this member's totals and starts at an allowed point.
 
         A new fit may start at the point of this member's last contribution only if members and data are those of then;
-        otherwise at the point that is drawn for the view, where no other set of members has been. An earlier fit may be
-        gone on with by the rule of `may_meet`.
+        otherwise it starts at the point that is drawn for the view, where no other set of members has been.
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
@@ -320,10 +317,10 @@ class Agreement:
         return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 
     def _wanted(self, statuses: dict[int, MemberStatus], now: float) -> list[int] | None:
-        """Return the ids of the members that should be in a view at time `now` [s], ascending.
+        """Return the ids of the members that should make totals together at time `now` [s], ascending.
 
-        `statuses` are {id: newest MemberStatus}. None: there should be no new view, because members are too few, this
-        one refuses, or an absent voter is waited for.
+        None: there should be no new view, because members are too few, this one refuses, or an absent voter is waited
+        for.
         """
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
@@ -375,7 +372,7 @@ class Agreement:
         return now - self._proposed >= PATIENCE * self.info.heartbeat
 
     def proposed_view(self, ids: list[int], statuses: dict[int, MemberStatus]) -> View:
-        """Return a new view of the members `ids`, with the totals and the vote that their statuses say they hold."""
+        """Return a new view of the members `ids`, which goes on from the totals and the vote that they tell of."""
         chosen = [statuses[one] for one in ids]
         number = 1 + max(one.promised for one in statuses.values())
         members = tuple(member_of(one) for one in chosen)
@@ -391,7 +388,10 @@ class Agreement:
     # what follows
 
     def majority_vote(self) -> Vote | None:
-        """Return the vote that more than half of the voters of its view have signed; None if there is none yet."""
+        """Return the vote for a model that more than half of the voters of its view have signed.
+
+        None if there is none.
+        """
         votes = [(one.author, one.vote) for one in self.statuses.values() if one.vote is not None]
         if self.memory.vote is not None:
             votes.append((self.info.me, self.memory.vote))

@@ -132,10 +132,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Record:
-    """Digest of members and data at a site's last contribution, and seed of the point at which that fit began.
-
-    A fit with a drawn start is recorded before the first contribution to it.
-    """
+    """What a site last contributed to: a digest of the members and their data, and where that fit began."""
 
     set: str
     start: str  # seed; empty: zero

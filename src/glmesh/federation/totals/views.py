@@ -110,9 +110,10 @@ def drawn_start(seed: str, d: int) -> Vector:
 
 
 def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, MemberStatus]) -> bool:
-    """Return whether more than half of `voters` are in `ids` and remember, or all voters are in `ids`.
+    """Return whether a majority of `voters` is in `ids`: more than half that remember, or all of them.
 
-    A late member is no voter before somebody has said yes to a view with it.
+    A voter remembers if its process was in a view before, as its entry in `statuses`, {id: MemberStatus}, says. A late
+    member that has not been in a view is no voter.
     """
     if set(voters) <= set(ids):
         return True
@@ -158,9 +159,9 @@ def may_meet(record: Record | None, set_: str, start: str) -> bool:
 
 
 def best_held(set_: str, statuses: Collection[MemberStatus]) -> Held | None:
-    """Return the `held` with the most totals of the latest fit of the set `set_` that all records allow (`may_meet`).
+    """Return the longest run of totals that a member holds of the latest fit of a set of members.
 
-    None is returned if no member holds one.
+    None if nobody has any. `set_` is the digest of the members and their data.
     """
     fits = [one.held for one in statuses if one.held is not None and one.held.set == set_]
     allowed = [held for held in fits if all(may_meet(one.record, set_, held.start) for one in statuses)]

@@ -25,7 +25,7 @@ class Cut:
 
     @property
     def sign(self) -> int:
-        """1 if the line rises for sure, -1 if it falls for sure, 0 if it is flat or rounding leaves that open."""
+        """Return 1 if the line rises for sure, -1 if it falls for sure, 0 if it is flat or rounding may make it so."""
         return 0 if abs(self.slope) <= self.error else 1 if self.slope > 0 else -1
 
     @property

@@ -266,7 +266,10 @@ class _Round:
         return Slopes(point, value, gradient, float(sums["bend"][0]) / self.root[-1] ** 2, cut)
 
     def _cut(self, value: float, point: Vector, sums: Sums, name: str) -> Cut:
-        """Return the line of height `value` at a point's intercept that the sums `name`, X^T theta, prove."""
+        """Return a line below the objective, as a function of the intercept, which the sums of slopes in a total prove.
+
+        `value` is its height at the intercept of `point`, shape (p + 1,); `name` is the field of the sums, X^T theta.
+        """
         at = float(point[-1] / self.root[-1])
         if not self.block.fit_intercept:
             return Cut(value, at, 0.0, 0.0)
@@ -275,10 +278,11 @@ class _Round:
         return Cut(value, at, float(sums[name][-1] * self.scale[-1]), error)
 
     def _cuts(self, there: Slopes, sums: Sums) -> list[Cut]:
-        """Return the lines that the slopes at the trial point and the total's dual point prove.
+        """Return the lines below the objective that a total proves: by the slopes at its trial point, by a dual point.
 
-        Every row adds loss(z) + loss*(theta) - z theta >= 0, every coefficient half the square of u + X^T theta / root;
-        both are 0 for the slopes at the point, but for their gradient.
+        `there` has value and slopes at the trial point. Every row adds loss(z) + loss*(theta) - z theta >= 0, every
+        coefficient half the square of u + X^T theta / root, where u = root w; both are 0 for the slopes at the point,
+        but for their gradient.
         """
         step = self.step
         if step is not None and float(sums["values"][0]) >= step.cap:
