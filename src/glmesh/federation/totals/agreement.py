@@ -202,7 +202,7 @@ class Agreement:
         self.views = {key: view for key, view in self.views.items() if key in used}
 
     def _say_yes(self, view: View, now: float) -> None:
-        """Say yes to a view: promise to enter no view with a smaller number, and leave the present one.
+        """Say yes to a view: promise to enter none with a smaller number, leave the present one, and count its voters.
 
         `now` is the time [s] from which on the yes of the others is waited for.
         """
@@ -215,7 +215,9 @@ class Agreement:
         """Make a view the present one, after all its members have said yes to it.
 
         If it goes on with another fit than the one whose totals this member holds, that fit is taken up without its
-        totals.
+        totals. A drawn start is recorded at once: some member knows of totals at zero, and from now on this one does
+        too. In a view that takes over a vote, a member that was restarted remembers only after it has voted itself
+        (`adopted`).
         """
         memory = self.memory
         self.view = view
@@ -256,9 +258,10 @@ class Agreement:
         )
 
     def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
-        """Return whether a view has a majority of the voters before it, and of those that it names itself.
+        """Return whether a view counts all its members and all voters that this member knows of, and most are in it.
 
-        `has_majority` says what that is; `statuses` is {id: newest MemberStatus}.
+        A yes makes a view's voters known, so of any two views the later one counts all voters of the earlier: more than
+        half of these were in both. `statuses` is {id: newest MemberStatus}; `has_majority` says what most are.
         """
         grown = set(view.voters) >= {*self.memory.voters, *view.ids}
         return grown and has_majority(view.ids, view.voters, statuses)
@@ -292,7 +295,8 @@ class Agreement:
         """Return whether the fit with which a view goes on keeps this member's totals and starts at an allowed point.
 
         A new fit may start at the point of this member's last contribution only if members and data are those of then;
-        otherwise it starts at the point that is drawn for the view, where no other set of members has been.
+        otherwise it starts at the point that is drawn for the view, where no other set of members has been. An earlier
+        fit may be gone on with by the rule of `may_meet`.
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
@@ -319,8 +323,8 @@ class Agreement:
     def _wanted(self, statuses: dict[int, MemberStatus], now: float) -> list[int] | None:
         """Return the ids of the members that should make totals together at time `now` [s], ascending.
 
-        None: there should be no new view, because members are too few, this one refuses, or an absent voter is waited
-        for.
+        `statuses` is {id: newest MemberStatus}. None: there should be no new view, because members are too few, this
+        one refuses, or an absent voter is waited for.
         """
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
@@ -334,8 +338,9 @@ class Agreement:
     def _admitted(self, ids: list[int], statuses: dict[int, MemberStatus]) -> list[int]:
         """Return `ids` with one newcomer at most, and with none unless all others remember: the rest wait their turn.
 
-        A newcomer counts from the first yes on, also if the view is never made, and does not remember yet; so too many
-        at once could leave no majority. All are returned if the others are too few or not connected without newcomers.
+        `statuses` is {id: newest MemberStatus}. A newcomer counts from the first yes on, also if the view is never
+        made, and does not remember yet; so too many at once could leave no majority. All are returned if the others are
+        too few or not connected without newcomers.
         """
         known = {one for k in ids for one in statuses[k].voters}
         settled = [one for one in ids if one in known]
@@ -359,6 +364,7 @@ class Agreement:
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
         has promised a later view, or a view under way was not agreed on for PATIENCE * info.heartbeat seconds.
+        `statuses` is {id: newest MemberStatus}.
         """
         if ids[0] != self.info.me:
             return False
@@ -372,7 +378,10 @@ class Agreement:
         return now - self._proposed >= PATIENCE * self.info.heartbeat
 
     def proposed_view(self, ids: list[int], statuses: dict[int, MemberStatus]) -> View:
-        """Return a new view of the members `ids`, which goes on from the totals and the vote that they tell of."""
+        """Return a new view of the members `ids`, which goes on from the totals and the vote that they tell of.
+
+        `statuses` is {id: newest MemberStatus}.
+        """
         chosen = [statuses[one] for one in ids]
         number = 1 + max(one.promised for one in statuses.values())
         members = tuple(member_of(one) for one in chosen)

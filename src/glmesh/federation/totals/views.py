@@ -112,8 +112,8 @@ def drawn_start(seed: str, d: int) -> Vector:
 def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, MemberStatus]) -> bool:
     """Return whether a majority of `voters` is in `ids`: more than half that remember, or all of them.
 
-    A voter remembers if its process was in a view before, as its entry in `statuses`, {id: MemberStatus}, says. A late
-    member that has not been in a view is no voter.
+    A voter remembers if its process was told in a view what it may have forgotten, as its entry in `statuses`, {id:
+    MemberStatus}, says. A late member is no voter before somebody has said yes to a view with it.
     """
     if set(voters) <= set(ids):
         return True
@@ -150,9 +150,10 @@ def best_vote(statuses: Collection[MemberStatus]) -> Vote | None:
 
 
 def may_meet(record: Record | None, set_: str, start: str) -> bool:
-    """Return whether a member with this record may go on with an earlier fit of the set `set_` that began at `start`.
+    """Return whether a member may go on with an earlier fit of the set `set_` that began at the point of seed `start`.
 
-    A drawn start belongs to one set. Zero does not: somebody may hold a fit that began there and made no total, after
+    `record` is the member's last contribution, None: there was none; `set_` is the digest of members and their data. A
+    drawn start belongs to one set. Zero does not: somebody may hold a fit that began there and made no total, after
     which another set began there. So whoever has contributed since must have done so to this set from zero.
     """
     return bool(start) or record is None or (record.set, record.start) == (set_, start)
@@ -161,7 +162,8 @@ def may_meet(record: Record | None, set_: str, start: str) -> bool:
 def best_held(set_: str, statuses: Collection[MemberStatus]) -> Held | None:
     """Return the longest run of totals that a member holds of the latest fit of a set of members.
 
-    None if nobody has any. `set_` is the digest of the members and their data.
+    None if there is none. `set_` is the digest of the members and their data. Only fits count that all records allow
+    (`may_meet`).
     """
     fits = [one.held for one in statuses if one.held is not None and one.held.set == set_]
     allowed = [held for held in fits if all(may_meet(one.record, set_, held.start) for one in statuses)]
