@@ -64,7 +64,10 @@ class Participant:
             barrier.ready(peer, self.neighbourhood.ready[peer])
 
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
-        """Act on a HANDOVER, by storing the share of neighbour `peer`, or on a BYE, by waiting for it no more."""
+        """Act on a HANDOVER, with which neighbour `peer` leaves its share here, or on a BYE, which ends its run.
+
+        A share is kept, to be counted if the neighbour is lost; a neighbour that has ended is waited for no more.
+        """
         if kind is Kind.BYE:
             self.exchange.barrier.ended(peer)
         elif not self.federation.hands_over:

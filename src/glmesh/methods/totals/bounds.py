@@ -37,7 +37,10 @@ class SummedLoss:
 
 @dataclass(frozen=True)
 class SummedDualPoint:
-    """What sums over all nodes tell of a dual point theta, which has one entry per row of any node."""
+    """What sums over all nodes tell of a dual point theta, which has one entry per row of any node.
+
+    z are the rows' predictions at the trial point, loss* is the convex conjugate of the loss.
+    """
 
     pulls: Vector  # (d,) X^T theta
     slack: float  # sum of loss(z) + loss*(theta) - z theta at the trial point

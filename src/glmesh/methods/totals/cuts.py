@@ -16,7 +16,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cut:
-    """A line below the objective P, as a function of the intercept b: P(w, b) >= value + slope (b - at) for all w."""
+    """A line below the objective P(w, b) as a function of the intercept b, whatever the coefficients w are.
+
+    P(w, b) >= value + slope (b - at).
+    """
 
     value: float
     at: float  # an intercept
@@ -50,7 +53,10 @@ def meeting(rising: Cut, falling: Cut) -> float:
 
 
 def lower_bound(cuts: Sequence[Cut], new: Cut) -> float:
-    """Return the best lower bound of the optimum that a new cut gives, alone or with another; -infinity if none."""
+    """Return the best lower bound of the optimum that a new line gives, alone or with an earlier one of `cuts`.
+
+    It is minus infinity if there is none.
+    """
     if new.is_flat:
         return new.value
     pairs = [(new, one) if new.sign > 0 else (one, new) for one in cuts if new.sign * one.sign < 0]
@@ -58,10 +64,11 @@ def lower_bound(cuts: Sequence[Cut], new: Cut) -> float:
 
 
 def aim(slope: float, error: float, overshoot: float, cuts: Sequence[Cut]) -> float:
-    """Return the sum of theta to aim at from a point where it is `slope`, so that the lines at both meet.
+    """Return the sum of theta to aim at from a point where it is `slope`, so that the lines there and here meet.
 
-    It has the other sign, and `overshoot` times the size or visibly more than the error. Where the sign is not known,
-    it has one that no cut has.
+    theta are the slopes of all rows' losses, whose sum is the slope of the line that they prove. The result has the
+    other sign, and `overshoot` times the size or visibly more than `error`, the rounding of `slope`. Where the sign is
+    not known, it has one that no line in `cuts` has.
     """
     size = max(overshoot * abs(slope), 8.0 * error)
     rises = any(one.sign > 0 for one in cuts) if abs(slope) <= error else slope > 0

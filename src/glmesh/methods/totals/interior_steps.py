@@ -96,7 +96,7 @@ class TrialPoint:
 
     @staticmethod
     def of(model: InteriorModel, state: InteriorState) -> TrialPoint:
-        """Return the point at which the total of this round is made: after the state's step, or where the state is."""
+        """Return the point at which this round's total is made: the state's point, after its step if it has one."""
         step = state.step
         if step is None or state.l1 is None:
             return TrialPoint(

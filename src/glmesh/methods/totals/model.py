@@ -114,7 +114,7 @@ class Factored:
 
     @staticmethod
     def of(H: Matrix) -> Factored:
-        """Return the Factored of the symmetric matrix H, shape (n, n)."""
+        """Return the factored form of the symmetric, positive semidefinite matrix H, shape (n, n)."""
         n = len(H)
         L, inverse = H.copy(), np.empty((n, n))
         eliminate(L, np.uint64(n), _noise(n) * np.diag(H), np.empty((8, n)))
@@ -127,7 +127,7 @@ class Factored:
 
     @property
     def deviations(self) -> Vector:
-        """Return the square roots of the diagonal of H^-1, shape (n,)."""
+        """Return the square roots of the diagonal of H^-1, shape (n,), where H is this matrix."""
         return np.asarray(np.sqrt((self.inverse**2).sum(axis=0)))
 
     def consistent(self, values: Vector) -> Vector:
@@ -141,9 +141,9 @@ class Factored:
         return out
 
     def norm(self, r: Vector) -> float:
-        """Return an upper bound, with rounding, of sqrt(r.H^-1 r), where r has shape (n,)."""
+        """Return an upper bound, rounding included, of sqrt(r.H^-1 r) for r of shape (n,), where H is this matrix."""
         return (1.0 + self.error) * float(np.sqrt(((self.inverse * r).sum(axis=1) ** 2).sum()))
 
     def solve(self, r: Vector) -> Vector:
-        """Return H^-1 r, shape (n,), with zeros at the coordinates that were dropped."""
+        """Return H^-1 r, shape (n,), where H is this matrix; zeros at the coordinates that were dropped."""
         return np.asarray((self.inverse * (self.inverse * r).sum(axis=1)[:, None]).sum(axis=0))

@@ -313,7 +313,10 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         return list(self._story)
 
     def measure(self, rounds: int) -> Measures:
-        """Return objective and proven gap as all nodes know them; h and consensus are NaN."""
+        """Return objective and proven gap as all nodes know them, at the present coefficients.
+
+        What is measured of estimates that differ from node to node, h and consensus, is NaN.
+        """
         state = self.states[0]
         return Measures(state.objective, state.objective, np.nan, state.gap, np.nan)
 

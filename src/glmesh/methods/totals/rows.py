@@ -52,11 +52,17 @@ class Rows:
 
     @cached_property
     def dual(self) -> Columnwise:
-        """Return the functions g_i of all hosted rows with loss_i(z) = g_i*(-z), sample weights included."""
+        """Return the functions g_i of all m hosted rows for which loss_i(z) = g_i*(-z), sample weights included.
+
+        z is a prediction, and g_i* the convex conjugate of g_i.
+        """
         return self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
 
     def softened(self, factor: float) -> Columnwise:
-        """Return the duals g_i of losses whose curved pieces are `factor` times as long, with equal slopes far away."""
+        """Return duals g_i of losses whose curved pieces are `factor` times as long, with equal slopes far away.
+
+        A loss is g_i*(-z) at the prediction z, with g_i* the convex conjugate of g_i.
+        """
         table = self.dual.as_table()
         return self.dual if factor == 1.0 or table is None else replace(table, l2=factor * table.l2)
 
@@ -75,7 +81,12 @@ class Rows:
 
     @cached_property
     def kernel_rows(self) -> Matrix:
-        """Return (l1, l2, linear, lo, hi) of the dual g_i of each hosted row's loss, shape (m, 5), for kernels."""
+        """Return five numbers for each of the m hosted rows, shape (m, 5), which say its loss to kernels.
+
+        They are l1, l2, linear, lo and hi of g_i(x) = l1 abs(x) + l2/2 x^2 + linear x on [lo, hi], of which the loss is
+        the convex conjugate at minus the prediction. A logistic loss has an entropy in the place of the first three,
+        which are 0.
+        """
         return self.dual.kernel_rows(int(self.starts[-1]))
 
     @cached_property
