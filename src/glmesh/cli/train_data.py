@@ -21,7 +21,10 @@ from glmesh.validation import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """Samples that this process has read, with columns in the order of the contract that all processes keep."""
+    """Samples that this process has read, with columns in the order of the contract that all processes keep.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
 
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,) targets; positions among the labels where these are texts
@@ -89,7 +92,10 @@ def _plain(table: DataTable, *, classifies: bool) -> RowsRead:
 
 
 def _nameless(index_base: int | None) -> Contract | None:
-    """Return the contract of a file without names: only the index base of svmlight text; None for an .npz."""
+    """Return the contract of a file without names: only the index base of svmlight text; None for an .npz.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
     return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 

@@ -168,6 +168,7 @@ def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract
 
     Far is a factor of 2^APART or more, either way. Where the contract has a range of the column, the largest value is
     compared with that instead. `offers` is {site: what it tells of its table}, with the powers of two of these values.
+    A contract says which target, columns and labels the tables of all sites or ranks have.
     """
     by_site = {
         site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()

@@ -74,7 +74,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
     """Return the Model that a node writes at the end: by features it has the coefficients of the node's own columns.
 
     Split by samples it has all coefficients. `fitted` is the site's table in the contract's order, `status` a word on
-    how training ended.
+    how training ended. A contract says which target, columns and labels the tables of all sites or ranks have.
     """
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()

@@ -43,7 +43,10 @@ class Stopped(Exception):
 
 
 class Meeting:
-    """First phase of a node: reads the node's own data, and agrees with the other members on a contract."""
+    """First phase of a node: reads the node's own data, and agrees with the other members on a contract.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._site, self._federation, self._log = site, site.federation, log
@@ -120,7 +123,8 @@ class Meeting:
         """Gather the offers of all members that are not late; return (contract, federation).
 
         `own` is this site's table. In the federation, members that were refused count as late. A late site by features,
-        whose offer nobody waits for, checks itself whether its rows and names fit the others'.
+        whose offer nobody waits for, checks itself whether its rows and names fit the others'. A contract says which
+        target, columns and labels the tables of all sites or ranks have.
         """
         while True:
             federation = self._gather(self._without_statement(OFFER))
@@ -251,7 +255,8 @@ class Meeting:
     def _remark(self, own: SiteData, fitted: Fitted, contract: Contract) -> None:
         """Log a warning for each thing that was done to the columns of this site's file, or that looks wrong in them.
 
-        `own` is the table as the file has it, `fitted` the table in the order of the contract.
+        `own` is the table as the file has it, `fitted` the table in the order of the contract. A contract says which
+        target, columns and labels the tables of all sites or ranks have.
         """
         said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":

@@ -59,18 +59,25 @@ class SiteData:
     def fitted(self, contract: Contract) -> Fitted:
         """Return the table with its columns in the order of a contract.
 
-        A sparse table without names gets the zero columns that it lacks.
+        A sparse table without names gets the zero columns that it lacks. A contract says which target, columns and
+        labels the tables of all sites or ranks have.
         """
         return fit(_widened(self.table, contract), contract)
 
     def node_data(self, fitted: Fitted) -> NodeData:
-        """Return the site's table, in the contract's order, as a node's data of the federation's problem."""
+        """Return the site's table, in the contract's order, as a node's data of the federation's problem.
+
+        A contract says which target, columns and labels the tables of all sites or ranks have.
+        """
         spec = self.site.federation.problem.model()
         return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
 
 
 def _widened(table: DataTable, contract: Contract) -> DataTable:
-    """Return the table with zero columns added to the contract's width, if it is sparse and has no names."""
+    """Return the table with zero columns added to the contract's width, if it is sparse and has no names.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
     width = len(contract.columns)
     if table.names is not None or isinstance(table.X, np.ndarray) or table.X.shape[1] >= width:
         return table
@@ -84,7 +91,8 @@ def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
 
     The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
     classification. The range of other targets and the weights are those of this site: split by features they are
-    everybody's, split by samples only a free intercept would need them, which peers do not train by gossip.
+    everybody's, split by samples only a free intercept would need them, which peers do not train by gossip. A contract
+    says which target, columns and labels the tables of all sites or ranks have.
     """
     own = data.summary()
     if not labels:
@@ -95,7 +103,10 @@ def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
 
 
 def read_site_table(site: Site) -> DataTable:
-    """Read the data file of a site; the node file or the contract name its columns of target, row names and weights."""
+    """Read the data file of a site; the node file or the contract name its columns of target, row names and weights.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
     file, contract = site.file, site.federation.data or Contract("")
     named = is_table(site.data)
     wanted = _columns_of(site, contract) if named else {"target": "", "ids": file.ids, "weight": ""}
@@ -121,7 +132,8 @@ def read_site_table(site: Site) -> DataTable:
 def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
     """Return the names of three columns, {"target": ..., "ids": ..., "weight": ...}, from node file or contract.
 
-    A name is "" where neither says it.
+    A name is "" where neither says it. A contract says which target, columns and labels the tables of all sites or
+    ranks have.
     """
     file = site.file
     return {
@@ -146,7 +158,10 @@ def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, 
 
 
 def own_contract(table: DataTable, site: Site) -> Contract:
-    """Return the contract in the federation file or, if it has none, the one that the site's own table keeps."""
+    """Return the contract in the federation file or, if it has none, the one that the site's own table keeps.
+
+    A contract says which target, columns and labels the tables of all sites or ranks have.
+    """
     part, contract = site.federation.problem, site.federation.data
     if contract is not None:
         labels = table.labels if part.model().loss.classifies else ()
@@ -158,7 +173,8 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
     """Return what a site tells all others of its table, which keeps the contract `own`.
 
-    `weight` is the name of its column of sample weights, "" for none.
+    `weight` is the name of its column of sample weights, "" for none. A contract says which target, columns and labels
+    the tables of all sites or ranks have.
     """
     federation, table = site.federation, fitted.table
     contract = federation.data or Contract("")
@@ -192,7 +208,8 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
 def _said_base(table: DataTable, said: bool) -> str:
     """Return the index of the first column, as an offer says it: "0" or "1" of svmlight text, "" of other files.
 
-    PRESUMED stands for a 1 that nobody said: `said` is whether the node file or the contract does.
+    PRESUMED stands for a 1 that nobody said: `said` is whether the node file or the contract does. A contract says
+    which target, columns and labels the tables of all sites or ranks have.
     """
     if table.index_base is None:
         return ""

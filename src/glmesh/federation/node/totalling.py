@@ -183,7 +183,10 @@ class Totalling:
             self.machine.receive(peer, unpack(content, len(self.info.names)), time.monotonic())
 
     def _save(self) -> None:
-        """Write the node's memory of views and totals to its file, if it has changed since it was last written."""
+        """Write the node's memory of views and totals to its file, if it has changed since it was last written.
+
+        A view is a list of the members that make totals together.
+        """
         memory = self._kept.memory
         state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters)
         if state != self._saved:

@@ -47,7 +47,10 @@ def rows_changed(before: Unsigned, now: Unsigned) -> int:
 
 @dataclass
 class Kept:
-    """Content of a node's file of totals: its memory of views and totals, and digests of the rows they are about."""
+    """Content of a node's file of totals: its memory of views and totals, and digests of the rows they are about.
+
+    A view is a list of the members that make totals together.
+    """
 
     memory: MemberMemory
     key: bytes  # of the rows' digests; random

@@ -197,14 +197,18 @@ class Agreement:
                 self._say_yes(view, now)
 
     def _prune(self, statuses: dict[int, MemberStatus]) -> None:
-        """Delete the stored views that no status says yes to or voted in; `statuses` is {id: newest MemberStatus}."""
+        """Delete the stored views that no status says yes to or voted in; `statuses` is {id: newest MemberStatus}.
+
+        A view is a list of the members that make totals together.
+        """
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 
     def _say_yes(self, view: View, now: float) -> None:
         """Say yes to a view: promise to enter none with a smaller number, leave the present one, and count its voters.
 
-        `now` is the time [s] from which on the yes of the others is waited for.
+        `now` is the time [s] from which on the yes of the others is waited for. A view is a list of the members that
+        make totals together.
         """
         self.memory.promised, self.proposal, self.view, self.asking = view.number, view, None, None
         self.memory.voters = view.voters
@@ -217,7 +221,7 @@ class Agreement:
         If it goes on with another fit than the one whose totals this member holds, that fit is taken up without its
         totals. A drawn start is recorded at once: some member knows of totals at zero, and from now on this one does
         too. In a view that takes over a vote, a member that was restarted remembers only after it has voted itself
-        (`adopted`).
+        (`adopted`). A view is a list of the members that make totals together.
         """
         memory = self.memory
         self.view = view
@@ -230,7 +234,10 @@ class Agreement:
             memory.record = Record(view.held.set, view.held.start)
 
     def adopted(self) -> None:
-        """Count this member among those that remember: it has voted for the model that the present view takes over."""
+        """Count this member among those that remember: it has voted for the model that the present view takes over.
+
+        A view is a list of the members that make totals together.
+        """
         self.remembers = True
 
     def accepts(self, view: View, now: float) -> bool:
@@ -261,7 +268,8 @@ class Agreement:
         """Return whether a view counts all its members and all voters that this member knows of, and most are in it.
 
         A yes makes a view's voters known, so of any two views the later one counts all voters of the earlier: more than
-        half of these were in both. `statuses` is {id: newest MemberStatus}; `has_majority` says what most are.
+        half of these were in both. `statuses` is {id: newest MemberStatus}; `has_majority` says what most are. A view
+        is a list of the members that make totals together.
         """
         grown = set(view.voters) >= {*self.memory.voters, *view.ids}
         return grown and has_majority(view.ids, view.voters, statuses)
@@ -269,14 +277,15 @@ class Agreement:
     def _patience(self, view: View, statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether every voter is in a view, or may be left out of it at time `now` [s].
 
-        `statuses` is {id: newest MemberStatus}.
+        `statuses` is {id: newest MemberStatus}. A view is a list of the members that make totals together.
         """
         return all(one in view.ids or self._is_gone(one, statuses, now) for one in self.memory.voters)
 
     def _is_gone(self, member: int, statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether the member with id `member` may be left out of a view at time `now` [s].
 
-        It may if it refused or was silent for `gone_after` [s]; never where the federation waits for all members.
+        It may if it refused or was silent for `gone_after` [s]; never where the federation waits for all members. A
+        view is a list of the members that make totals together.
         """
         if not self.info.without:
             return False
@@ -286,7 +295,7 @@ class Agreement:
     def _vote_kept(self, view: View) -> bool:
         """Return whether a view takes over the model that this member voted for, or that of a later vote.
 
-        True without a vote.
+        True without a vote. A view is a list of the members that make totals together.
         """
         vote = self.memory.vote
         return vote is None or (view.vote is not None and view.vote.number >= vote.number)
@@ -296,7 +305,7 @@ class Agreement:
 
         A new fit may start at the point of this member's last contribution only if members and data are those of then;
         otherwise it starts at the point that is drawn for the view, where no other set of members has been. An earlier
-        fit may be gone on with by the rule of `may_meet`.
+        fit may be gone on with by the rule of `may_meet`. A view is a list of the members that make totals together.
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
@@ -316,7 +325,7 @@ class Agreement:
         """Return the name, 64 hexadecimal digits, of a fit of the set `set_` that began in view number `born`.
 
         `set_` is the digest of the fit's members and their data, `start` the seed of its first point; a view is a list
-        of members.
+        of members. A view is a list of the members that make totals together.
         """
         return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 
@@ -324,7 +333,7 @@ class Agreement:
         """Return the ids of the members that should make totals together at time `now` [s], ascending.
 
         `statuses` is {id: newest MemberStatus}. None: there should be no new view, because members are too few, this
-        one refuses, or an absent voter is waited for.
+        one refuses, or an absent voter is waited for. A view is a list of the members that make totals together.
         """
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
@@ -340,7 +349,7 @@ class Agreement:
 
         `statuses` is {id: newest MemberStatus}. A newcomer counts from the first yes on, also if the view is never
         made, and does not remember yet; so too many at once could leave no majority. All are returned if the others are
-        too few or not connected without newcomers.
+        too few or not connected without newcomers. A view is a list of the members that make totals together.
         """
         known = {one for k in ids for one in statuses[k].voters}
         settled = [one for one in ids if one in known]
@@ -364,7 +373,7 @@ class Agreement:
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
         has promised a later view, or a view under way was not agreed on for PATIENCE * info.heartbeat seconds.
-        `statuses` is {id: newest MemberStatus}.
+        `statuses` is {id: newest MemberStatus}. A view is a list of the members that make totals together.
         """
         if ids[0] != self.info.me:
             return False
@@ -380,7 +389,7 @@ class Agreement:
     def proposed_view(self, ids: list[int], statuses: dict[int, MemberStatus]) -> View:
         """Return a new view of the members `ids`, which goes on from the totals and the vote that they tell of.
 
-        `statuses` is {id: newest MemberStatus}.
+        `statuses` is {id: newest MemberStatus}. A view is a list of the members that make totals together.
         """
         chosen = [statuses[one] for one in ids]
         number = 1 + max(one.promised for one in statuses.values())
@@ -399,7 +408,7 @@ class Agreement:
     def majority_vote(self) -> Vote | None:
         """Return the vote for a model that more than half of the voters of its view have signed.
 
-        None if there is none.
+        None if there is none. A view is a list of the members that make totals together.
         """
         votes = [(one.author, one.vote) for one in self.statuses.values() if one.vote is not None]
         if self.memory.vote is not None:
@@ -417,7 +426,8 @@ class Agreement:
     def absent(self, now: float) -> dict[int, float]:
         """Return {member id: time [s] of its last sign of life} of the members that are silent at time `now` [s].
 
-        Looked at are the members of the present view or, without one, all voters.
+        Looked at are the members of the present view or, without one, all voters. A view is a list of the members that
+        make totals together.
         """
         needed: Collection[int] = self.memory.voters if self.view is None else self.view.ids
         return {one: self.heard[one] for one in needed if self.is_silent(one, now)}

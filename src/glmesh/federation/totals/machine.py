@@ -63,7 +63,10 @@ class GiveTotals:
 
 @dataclass(eq=False)
 class Bundle:
-    """All that one member sends to a neighbour in one message: statuses, views, contributions, requests and answers."""
+    """All that one member sends to a neighbour in one message: statuses, views, contributions, requests and answers.
+
+    A view is a list of the members that make totals together.
+    """
 
     statuses: list[Signed] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
@@ -348,7 +351,8 @@ class Machine:
     def frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
         """Return this member's contribution to the total `name`, masked and signed; later calls return the same bytes.
 
-        `about` names the total by its view, number and request, which all members are told.
+        `about` names the total by its view, number and request, which all members are told. A view is a list of the
+        members that make totals together.
         """
         if name not in self._frozen:
             key, me = self.agreement.mask_key, self.info.me
@@ -406,7 +410,7 @@ class Machine:
     def _vote(self, view: View, model: bytes) -> None:
         """Store this member's vote for a model in `view`, which it has promised.
 
-        It replaces a vote in an earlier view.
+        It replaces a vote in an earlier view. A view is a list of the members that make totals together.
         """
         memory = self.memory
         if memory.promised == view.number and (memory.vote is None or memory.vote.number < view.number):

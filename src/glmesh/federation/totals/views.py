@@ -21,7 +21,10 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class ViewMember:
-    """One member in a view: the process that takes part, known by its start and mask key, and its data."""
+    """One member in a view: the process that takes part, known by its start and mask key, and its data.
+
+    A view is a list of the members that make totals together.
+    """
 
     id: int
     start: int  # of its process
@@ -44,34 +47,50 @@ class View:
 
     @cached_property
     def digest(self) -> str:
-        """Return the digest of all fields of the view, as 64 hexadecimal digits."""
+        """Return the digest of all fields of the view, as 64 hexadecimal digits.
+
+        A view is a list of the members that make totals together.
+        """
         return digest("glmesh/view/1", self.body).hex()
 
     @cached_property
     def body(self) -> bytes:
-        """Return the view as JSON bytes, from which `read_view` makes it again."""
+        """Return the view as JSON bytes, from which `read_view` makes it again.
+
+        A view is a list of the members that make totals together.
+        """
         return canonical(self)
 
     @cached_property
     def keys(self) -> str:
-        """Return the digest of the mask keys of all members of the view, as 64 hexadecimal digits."""
+        """Return the digest of the mask keys of all members of the view, as 64 hexadecimal digits.
+
+        A view is a list of the members that make totals together.
+        """
         return digest("glmesh/view-keys/1", *(f"{one.id} {one.start} {one.key}" for one in self.members)).hex()
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """Return the ids of the members of the view, ascending."""
+        """Return the ids of the members of the view, ascending.
+
+        A view is a list of the members that make totals together.
+        """
         return tuple(one.id for one in self.members)
 
     @property
     def drawn(self) -> str:
         """Return the seed, 64 hexadecimal digits, of the point at which a fit begins anew in this view.
 
-        It serves after a change of members or data; no other view has this seed.
+        It serves after a change of members or data; no other view has this seed. A view is a list of the members that
+        make totals together.
         """
         return drawn_seed(self.number, self.members)
 
     def is_made(self, statuses: Mapping[int, MemberStatus]) -> bool:
-        """Return whether all members of the view say yes to it; `statuses` is {id: newest MemberStatus}."""
+        """Return whether all members of the view say yes to it; `statuses` is {id: newest MemberStatus}.
+
+        A view is a list of the members that make totals together.
+        """
         return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
 
 
@@ -113,7 +132,8 @@ def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mappin
     """Return whether a majority of `voters` is in `ids`: more than half that remember, or all of them.
 
     A voter remembers if its process was told in a view what it may have forgotten, as its entry in `statuses`, {id:
-    MemberStatus}, says. A late member is no voter before somebody has said yes to a view with it.
+    MemberStatus}, says. A late member is no voter before somebody has said yes to a view with it. A view is a list of
+    the members that make totals together.
     """
     if set(voters) <= set(ids):
         return True
@@ -144,7 +164,10 @@ def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
 
 
 def best_vote(statuses: Collection[MemberStatus]) -> Vote | None:
-    """Return the vote in the view with the largest number among those in the statuses; None if nobody has voted."""
+    """Return the vote in the view with the largest number among those in the statuses; None if nobody has voted.
+
+    A view is a list of the members that make totals together.
+    """
     votes = [one.vote for one in statuses if one.vote is not None]
     return max(votes, key=lambda one: one.number) if votes else None
 
