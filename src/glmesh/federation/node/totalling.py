@@ -104,10 +104,10 @@ class Totalling:
     def run(
         self, max_rounds: int, record: Callable[[], None], seen: Callable[[float, float], None] = lambda *_: None
     ) -> Ending:
-        """Make totals until the model is final, write it and leave; return the outcome and whose data is in the model.
+        """Make totals (sums over all members) until the model is final, write it and leave.
 
-        `record` is called about twice a second, `seen` after each round with objective and relative gap. Mismatch is
-        raised if this or another site refuses to go on.
+        Return the outcome and whose data is in the model. `record` is called about twice a second, `seen` after each
+        round with objective and relative gap. Mismatch is raised if this or another site refuses to go on.
         """
         self._neighbourhood.links.allow(_LONGEST)
         self._runner = Runner(self.machine, self._program(max_rounds, seen))

@@ -62,7 +62,7 @@ class Kept:
 class TotalsStore:
     """The file with a node's memory of views (lists of members) and totals, one file per federation.
 
-    A crash while writing leaves the old file.
+    A crash while writing leaves the old file. A total is a sum over all members.
     """
 
     def __init__(self, site: Site, info: FederationInfo) -> None:

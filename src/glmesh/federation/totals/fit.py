@@ -26,7 +26,10 @@ class Refusal(GlmeshError):
 
 
 class Unequal(Refusal):
-    """Raised where another member's request for a total differs from this member's own by more than rounding."""
+    """Raised where another member's request for a total differs from this member's own by more than rounding.
+
+    A total is a sum over all members.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,10 @@ Program = Callable[[Beginning], Generator[WantedTotal, Unsigned, bytes]]  # retu
 
 
 class Runner:
-    """Runs a member's program on the totals of its machine; begins the program anew when another fit is taken up."""
+    """Runs a member's program on the totals (sums over all members) of its machine.
+
+    Begins the program anew when another fit is taken up.
+    """
 
     def __init__(self, machine: Machine, program: Program) -> None:
         self.machine, self._program = machine, program
@@ -65,9 +71,10 @@ class Runner:
         self._numbers = (0, 0)  # (number, attempt) of that total
 
     def advance(self, now: float) -> None:
-        """Send the program all totals that are there; then ask for the next one, or vote for the model that it returns.
+        """Send the program all totals (sums over all members) that are there.
 
-        `now` is the time in [s]. A Refusal of the program is stored in `refusal` and told to all members.
+        Then ask for the next one, or vote for the model that it returns. `now` is the time in [s]. A Refusal of the
+        program is stored in `refusal` and told to all members.
         """
         view, memory = self.machine.view, self.machine.memory
         if view is None or memory.held is None or self.machine.agreement.refused:
@@ -89,7 +96,10 @@ class Runner:
         return self._at
 
     def _begin(self) -> None:
-        """Start the program from its beginning, and run it up to its first request for a total."""
+        """Start the program from its beginning, and run it up to its first request for a total.
+
+        A total is a sum over all members.
+        """
         view, held = self.machine.view, self.machine.memory.held
         assert view is not None
         assert held is not None
@@ -97,9 +107,9 @@ class Runner:
         self._wanted, self._at, self._numbers = next(self._running), 0, (1, 1)
 
     def _run(self, now: float) -> None:
-        """Send the program the totals that it has not had, one after another; then ask the machine for the next one.
+        """Send the program the totals (sums over all members) that it has not had, one after another.
 
-        `now` is the time in [s].
+        Then ask the machine for the next one. `now` is the time in [s].
         """
         entries = self.machine.entries
         while self._wanted is not None and self._at < len(entries):
@@ -119,7 +129,7 @@ class Runner:
         return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
 
     def _send(self, value: Unsigned) -> None:
-        """Send a total, shape (numbers,), to the program.
+        """Send a total (a sum over all members), shape (numbers,), to the program.
 
         Keep its next request, or vote for the model that it returns.
         """

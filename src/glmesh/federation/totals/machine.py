@@ -39,13 +39,16 @@ class Question:
 
     @property
     def length(self) -> int:
-        """Return how many numbers the total has."""
+        """Return how many numbers the total (a sum over all members) has."""
         return len(self.content)
 
 
 @dataclass(frozen=True)
 class WantTotals:
-    """A request to a neighbour for totals of a fit that this member lacks: numbers `first` to `last` - 1, from 0."""
+    """A request to a neighbour for totals of a fit that this member lacks: numbers `first` to `last` - 1, from 0.
+
+    A total is a sum over all members.
+    """
 
     fit: str
     first: int  # how many it holds
@@ -54,7 +57,10 @@ class WantTotals:
 
 @dataclass(frozen=True, eq=False)
 class GiveTotals:
-    """Answer to WantTotals: consecutive totals of a fit, the first of which has number `first`, counted from 0."""
+    """Answer to WantTotals: consecutive totals of a fit, the first of which has number `first`, counted from 0.
+
+    A total is a sum over all members.
+    """
 
     fit: str
     first: int
@@ -86,7 +92,10 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Unequal requests of members for one total: all take the request of the member with the lowest id, or refuse."""
+    """Unequal requests of members for one total: all take the request of the member with the lowest id, or refuse.
+
+    A total is a sum over all members.
+    """
 
     member: int  # lowest id of the view
     request: bytes
@@ -122,10 +131,10 @@ class Machine:
 
     @property
     def view(self) -> View | None:
-        """Return the members with which the next total can be made now, as a View; None if there are none.
+        """Return the members with which the next total (a sum over all members) can be made now, as a View, or None.
 
-        There are none if this member lacks an earlier total of theirs, or if they take over a model, for which no total
-        is made.
+        It is None if this member lacks an earlier total of theirs, or if they take over a model, for which no total is
+        made.
         """
         view, held = self.agreement.view, self.memory.held
         if view is None or view.vote is not None or held is None or held.fit != view.held.fit:
@@ -134,7 +143,7 @@ class Machine:
 
     @property
     def entries(self) -> list[KeptTotal]:
-        """Return the totals of the present fit that this member holds, in their order."""
+        """Return the totals (sums over all members) of the present fit that this member holds, in their order."""
         return self.memory.entries
 
     @property
@@ -153,9 +162,9 @@ class Machine:
         return {one: status.refused for one, status in self.agreement.everybody.items() if status.refused}
 
     def ask(self, question: Question, now: float) -> None:
-        """Ask for the total after the last one that is held; once made, it is the last of `entries`.
+        """Ask for the total (a sum over all members) after the last one that is held.
 
-        `now` is the time in [s].
+        Once made, it is the last of `entries`. `now` is the time in [s].
         """
         self._question, self._attempt, self._moved = question, question.attempt, now
         self.conflict, self._requests = None, {}
@@ -163,7 +172,10 @@ class Machine:
 
     @property
     def is_asking(self) -> bool:
-        """Return whether the total after the last one that is held has been asked for and is not made yet."""
+        """Return whether the total after the last one that is held has been asked for and is not made yet.
+
+        A total is a sum over all members.
+        """
         return self._question is not None and self._is_due(self._question)
 
     def resolve(self, question: Question, attempt: int) -> None:
@@ -178,7 +190,7 @@ class Machine:
         self.agreement.refused, self._question = why, None
 
     def finish(self, model: bytes) -> None:
-        """Vote for a model: `model` are the bytes that the program made of all totals."""
+        """Vote for a model: `model` are the bytes that the program made of all totals (sums over all members)."""
         self._question = None
         self._models[model_digest(model)] = model
         if self.view is not None:
@@ -253,7 +265,10 @@ class Machine:
             self._flood.asked(ask.name(self.info.federation, view.keys), peer, ask.wanted, view.ids)
 
     def _take_content(self, bundle: Bundle) -> None:
-        """Store those totals, requests and models of a bundle that were asked for and match their digests."""
+        """Store those totals, requests and models of a bundle that were asked for and match their digests.
+
+        A total is a sum over all members.
+        """
         view, held = self.agreement.view, self.memory.held
         if bundle.totals is not None and view is not None and held is not None:
             given = bundle.totals
@@ -267,12 +282,18 @@ class Machine:
                 self._requests[key], self._wanted_request = content, ""
 
     def _is_request(self, content: bytes, key: str) -> bool:
-        """Return whether `content` is a request for the total that is due: whether its digest is `key`."""
+        """Return whether `content` is a request for the total that is due: whether its digest is `key`.
+
+        A total is a sum over all members.
+        """
         held, question = self.memory.held, self._question
         return held is not None and question is not None and request_digest(held.chain, content, question.length) == key
 
     def _give(self, peer: int, bundle: Bundle) -> None:
-        """Queue for neighbour `peer` the totals, requests and models that its bundle asks for, if they are here."""
+        """Queue for neighbour `peer` the totals, requests and models that its bundle asks for, if they are here.
+
+        A total is a sum over all members.
+        """
         reply = self._replies.setdefault(peer, Bundle())
         want, held = bundle.want_totals, self.memory.held
         if want is not None and held is not None and want.fit == held.fit and want.first < want.last <= held.count:
@@ -367,7 +388,7 @@ class Machine:
         return self._frozen[name]
 
     def _compare(self, view: View, question: Question) -> None:
-        """Compare the members' requests for the total that is due.
+        """Compare the members' requests for the total (a sum over all members) that is due.
 
         If they differ, set `conflict` or raise the attempt.
         """

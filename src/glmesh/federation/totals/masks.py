@@ -59,7 +59,7 @@ class MaskKey:
     def words(self, name: bytes, length: int) -> Unsigned:
         """Return random words that are not zero, uint64 of shape (length,), made of the total's name and the secret.
 
-        `name` are the 32 bytes that name the total.
+        `name` are the 32 bytes that name the total (a sum over all members).
         """
         return np.maximum(_stream(_derived(self._secret, name, b"glmesh/words/1"), length), np.uint64(1))
 

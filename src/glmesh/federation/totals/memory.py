@@ -52,7 +52,7 @@ class KeptTotal:
 
 @dataclass
 class MemberMemory:
-    """What a member keeps on disk, so that its promises, totals and votes survive its process.
+    """What a member keeps on disk, so that its promises, totals (sums over all members) and votes survive its process.
 
     An old or lost memory can cost time, and no secret.
     """
@@ -67,18 +67,21 @@ class MemberMemory:
     model: bytes = b""  # that the vote is about
 
     def begin(self, held: Held) -> None:
-        """Take up the fit that `held` names, without any of its totals."""
+        """Take up the fit that `held` names, without any of its totals (sums over all members)."""
         self.held = Held(held.fit, held.set, held.start, held.born, 0, first_chain(held.fit))
         self.entries = []
 
     def append(self, entry: KeptTotal) -> None:
-        """Append the next total to the fit that is held, and update the number and the digest of its totals."""
+        """Append the next total to the fit that is held, and update the number and the digest of its totals.
+
+        A total is a sum over all members.
+        """
         assert self.held is not None
         held, self.entries = self.held, [*self.entries, entry]
         self.held = Held(held.fit, held.set, held.start, held.born, held.count + 1, extended(held.chain, entry))
 
     def take(self, entries: list[KeptTotal], chain: str) -> bool:
-        """Append totals that another member sent, if the digest of all totals is then `chain`.
+        """Append totals (sums over all members) that another member sent, if the digest of all totals is then `chain`.
 
         Return whether they were appended.
         """
@@ -94,7 +97,7 @@ class MemberMemory:
 
 
 def extended(chain: str, entry: KeptTotal) -> str:
-    """Return the digest, 64 hexadecimal digits, of all totals of a fit after one more.
+    """Return the digest, 64 hexadecimal digits, of all totals (sums over all members) of a fit after one more.
 
     `chain` is the digest before it, `entry` the total.
     """

@@ -43,13 +43,13 @@ class TotalName:
 
     @property
     def digest(self) -> bytes:
-        """Return the name of the total, 32 bytes, which is also the salt of all its masks."""
+        """Return the name of the total (a sum over all members), 32 bytes, which is also the salt of all its masks."""
         about = (self.number, self.attempt, self.view, self.keys, self.request)
         return digest("glmesh/total/1", self.federation, *about)
 
 
 def request_digest(chain: str, content: bytes, length: int) -> str:
-    """Return the digest, 64 hexadecimal digits, of a request for a total of `length` numbers.
+    """Return the digest, 64 hexadecimal digits, of a request for a total (a sum over all members) of `length` numbers.
 
     `content` are the bytes of the request, `chain` the digest of all totals of the fit before it.
     """
@@ -57,7 +57,7 @@ def request_digest(chain: str, content: bytes, length: int) -> str:
 
 
 def next_chain(chain: str, request: str, value: bytes) -> str:
-    """Return the digest of all totals of a fit after one more, as 64 hexadecimal digits.
+    """Return the digest of all totals (sums over all members) of a fit after one more, as 64 hexadecimal digits.
 
     `chain` is the digest before it, `request` the digest of its request, `value` its numbers as bytes.
     """
@@ -65,5 +65,8 @@ def next_chain(chain: str, request: str, value: bytes) -> str:
 
 
 def first_chain(fit: str) -> str:
-    """Return the digest, 64 hexadecimal digits, of the totals of a fit before the first; `fit` is the fit's name."""
+    """Return the digest, 64 hexadecimal digits, of the totals (sums over all members) of a fit before the first.
+
+    `fit` is the fit's name.
+    """
     return digest("glmesh/chain/1", fit).hex()

@@ -101,7 +101,7 @@ def canonical(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Held:
-    """Which totals of which fit a member holds, without the totals themselves."""
+    """Which totals (sums over all members) of which fit a member holds, without the totals themselves."""
 
     fit: str  # name of the fit
     set: str  # digest of the members and their data
@@ -113,7 +113,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Vote:
-    """A member's statement that it holds all totals of a fit, and the model that follows from them."""
+    """A member's statement that it holds all totals of a fit, and the model that follows from them.
+
+    A total is a sum over all members.
+    """
 
     number: int  # of the view in which it says so
     view: str  # digest of that view

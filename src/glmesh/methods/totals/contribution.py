@@ -75,7 +75,7 @@ class Query:
 def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
     """Return what each hosted node adds to a total at the query's trial point: {name of a field: (n_hosted, size)}.
 
-    Numbers that are not finite are sent as 0.
+    Numbers that are not finite are sent as 0. A total is a sum over all nodes.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)

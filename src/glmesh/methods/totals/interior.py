@@ -63,13 +63,16 @@ class InteriorPoint(TotalMethod[InteriorState]):
     tol: float = 1e-9
 
     def suits(self, block: Rows) -> bool:
-        """Return whether there are so few coefficients, at most 2000, that totals can hold a Gram matrix."""
+        """Return whether there are so few coefficients, at most 2000, that totals can hold a Gram matrix.
+
+        A total is a sum over all nodes.
+        """
         return block.p <= MAX_COLUMNS
 
     def start(self, block: Rows, w: Vector | None = None, intercept: float = 0.0) -> InteriorState:
         """Return the state before the first total, at coefficients w, shape (p,), and an intercept; w None: at zero.
 
-        Raise UnsuitablePair for a loss or penalty that the method is not for.
+        Raise UnsuitablePair for a loss or penalty that the method is not for. A total is a sum over all nodes.
         """
         _check(block)
         return InteriorState(
@@ -182,7 +185,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
     def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
         """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
 
-        `factor` is that of the Newton matrix there.
+        `factor` is that of the Newton matrix there. A total is a sum over all nodes.
         """
         frame, sums = state.frame, state.sums
         assert frame is not None

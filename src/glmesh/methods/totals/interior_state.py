@@ -24,7 +24,10 @@ LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because l
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What the first totals tell all nodes: how columns are standardised, and how large the problem is."""
+    """What the first totals tell all nodes: how columns are standardised, and how large the problem is.
+
+    A total is a sum over all nodes.
+    """
 
     columns: Standardisation  # means and powers of two
     shift: float  # that is subtracted from the targets of a regression
@@ -46,7 +49,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class InteriorStep:
-    """A step from the last accepted point, which the next total tries."""
+    """A step from the last accepted point, which the next total (a sum over all nodes) tries."""
 
     direction: Vector  # (d,) Newton's step with barriers of weight mu
     restoring: Vector  # (d,) step that would make w the maximiser of theta
@@ -102,7 +105,7 @@ class InteriorState:
         self.quiet, self.marks, self.failure = 0, (np.inf, np.inf), ""
 
     def accept(self, point: Vector, l1: Multipliers, rows: list[Matrix]) -> None:
-        """Let the next step begin at `point`, shape (d,), the trial point of the last total.
+        """Let the next step begin at `point`, shape (d,), the trial point of the last total (a sum over all nodes).
 
         `l1` are the multipliers of the coefficients there, `rows` those of each hosted node's rows, shape (m_k, J, 4).
         """
@@ -110,11 +113,11 @@ class InteriorState:
         self.accepted += 1
 
     def plan(self, step: InteriorStep) -> None:
-        """Set the step that the next total tries."""
+        """Set the step that the next total (a sum over all nodes) tries."""
         self.step, self.mu = step, step.mu
 
     def shorten(self, length: float) -> None:
-        """Let the next total try the same step with another length.
+        """Let the next total (a sum over all nodes) try the same step with another length.
 
         Length 0 drops the step, and brings the multipliers to their centres.
         """

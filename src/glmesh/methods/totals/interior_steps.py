@@ -86,7 +86,10 @@ class InteriorModel:
 
 @dataclass(frozen=True, eq=False)
 class TrialPoint:
-    """The point at which a total was made: coefficients, the multipliers there, and the step that led there."""
+    """The point at which a total was made: coefficients, the multipliers there, and the step that led there.
+
+    A total is a sum over all nodes.
+    """
 
     point: Vector  # (d,) standardised coefficients
     l1: Multipliers  # of the absolute values there
@@ -96,7 +99,10 @@ class TrialPoint:
 
     @staticmethod
     def of(model: InteriorModel, state: InteriorState) -> TrialPoint:
-        """Return the point at which this round's total is made: the state's point, after its step if it has one."""
+        """Return the point at which this round's total is made: the state's point, after its step if it has one.
+
+        A total is a sum over all nodes.
+        """
         step = state.step
         if step is None or state.l1 is None:
             return TrialPoint(
@@ -113,7 +119,7 @@ def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | N
     """Return (like, cap): a total like the coming one, for its units, and the largest value that fits at a node.
 
     A value is a node's part of the objective; the objective is expected to be at least `least`. Before the first total
-    with steps they are (None, infinity), and nodes agree on units first.
+    with steps they are (None, infinity), and nodes agree on units first. A total is a sum over all nodes.
     """
     if state.sums is None:
         return None, np.inf
@@ -135,7 +141,8 @@ def value_room(n_nodes: int) -> float:
 def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
     """Return whether some number of a total may not have fitted, so that all were rounded to 2^20 times the units.
 
-    `like` is the total from which the units were derived; None, of which units were agreed on, gives False.
+    `like` is the total from which the units were derived; None, of which units were agreed on, gives False. A total is
+    a sum over all nodes.
     """
     if like is None:
         return False
@@ -146,7 +153,8 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
 def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor:
     """Return the Cholesky factor of the Newton matrix M = Z'DZ + diag(l2 + D1) at the point of a total, shape (d, d).
 
-    Z are the standardised rows, D the curvatures of the rows' barriers, and D1 those of the L1 penalty's.
+    Z are the standardised rows, D the curvatures of the rows' barriers, and D1 those of the L1 penalty's. A total is a
+    sum over all nodes.
     """
     d, p = len(trial.point), np.arange(len(model.penalty.l2))
     M = np.empty((d, d))
@@ -180,7 +188,7 @@ def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep
 def newton_step(
     model: InteriorModel, state: InteriorState, trial: TrialPoint, sums: Sums, factor: Factor, least_mu: float
 ) -> InteriorStep:
-    """Return the next step, from the point `trial` of a total that was accepted.
+    """Return the next step, from the point `trial` of a total (a sum over all nodes) that was accepted.
 
     `factor` is that of the Newton matrix M there. The weight mu of the barriers becomes smaller if the point is near
     the centre, but not less than `least_mu`: that is told by the decrement of the barrier function, sqrt(b' M^-1 b /
@@ -211,7 +219,10 @@ def newton_step(
 
 
 def _gradient(sums: Sums) -> Vector:
-    """Return Z'theta at the point of a total, shape (d,): Z are the standardised rows, theta the dual point there."""
+    """Return Z'theta at the point of a total, shape (d,): Z are the standardised rows, theta the dual point there.
+
+    A total is a sum over all nodes.
+    """
     return np.asarray(candidate(sums, 0)[0][:2].sum(axis=0))
 
 

@@ -113,7 +113,10 @@ def _scaled(penalties: Penalties, scale: Vector) -> Penalties:
 
 @dataclass(frozen=True)
 class _Trial:
-    """New points for some of the penalties of one weighting of the rows, which share the fields of a total."""
+    """New points for some of the penalties of one weighting of the rows, which share the fields of a total.
+
+    A total is a sum over all nodes.
+    """
 
     number: int  # of the weighting
     chosen: Indices  # (n,) its penalties
@@ -134,7 +137,7 @@ class _Batch:
     # the Gram matrices
 
     def grams(self) -> dict[str, Matrix]:
-        """Return the fields of the first total: X^T S X, X^T S y and y^T S y of every weighting.
+        """Return the fields of the first total (a sum over all nodes): X^T S X, X^T S y and y^T S y of every weighting.
 
         They are {name: (n_hosted, size)}; S is the diagonal matrix of a weighting's sample weights.
         """
@@ -182,7 +185,10 @@ class _Batch:
     # totals at trial points
 
     def active(self) -> list[_Trial]:
-        """Return the trials of the next total: new points of all problems that are not done, in groups of penalties."""
+        """Return the trials of the next total: new points of all problems that are not done, in groups of penalties.
+
+        A total is a sum over all nodes.
+        """
         found = []
         for number, known in enumerate(self.solutions):
             left = np.flatnonzero(~known.done & (known.idle < IDLE))
@@ -222,7 +228,7 @@ class _Batch:
     def residuals(self, trials: Sequence[_Trial]) -> dict[str, Matrix]:
         """Return the fields of a total: loss, gradient and what rounding may add, at every trial's points.
 
-        They are {name: (n_hosted, size)}.
+        They are {name: (n_hosted, size)}. A total is a sum over all nodes.
         """
         block, fields = self.blocks[0], {}
         for number in dict.fromkeys(one.number for one in trials):

@@ -89,7 +89,7 @@ class NewtonRound:
     # the request
 
     def query(self) -> Query:
-        """Return what the total of this round asks of every node."""
+        """Return what the total (a sum over all nodes) of this round asks of every node."""
         if self.state.query is None:
             self.state.query = self._first()
         return self.state.query
@@ -228,8 +228,8 @@ class NewtonRound:
     def _shorten(self, query: Query, length: float, value: float, rounding: float) -> None:
         """Go to the point after a shorter step, of this length, whose objective `value` is known.
 
-        Its slopes come with the next total. `rounding` is how far the value may be wrong. If the loss is softened, the
-        value is not that of the objective itself.
+        Its slopes come with the next total (a sum over all nodes). `rounding` is how far the value may be wrong. If the
+        loss is softened, the value is not that of the objective itself.
         """
         state = self.state
         self._shift_concordance(length)
@@ -352,7 +352,7 @@ class NewtonRound:
         return mean / knee if mean > FAR * knee else 1.0
 
     def _next(self, model: NewtonModel, cross: Vector | None = None, *, harder: bool = False) -> None:
-        """Compute the step from a model's point, and set what the next total asks for.
+        """Compute the step from a model's point, and set what the next total (a sum over all nodes) asks for.
 
         `harder` says that the last step was taken in full, so that the loss may be less soft. `cross` is the Hessian's
         row of the intercept, shape (d,), None if not known: with it the slopes of columns that are not in the working
@@ -416,13 +416,17 @@ class NewtonRound:
         return (model.value - least) * (4.0 * model.softness if soft else 1.0 + 1e-9) + 1e-300
 
     def _unproven(self, step: NewtonStep) -> bool:
-        """Return whether the next total is to bring leverages: a proof by self-concordance is near, but not made."""
+        """Return whether the next total is to bring leverages: a proof by self-concordance is near, but not made.
+
+        A total is a sum over all nodes.
+        """
         return self.separable and not np.isfinite(self.state.distance) and step.decrement < 1.0
 
     def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
         """Return whether the next total is to bring a dual point: the step promises little, so the gap may be small.
 
-        `again` says that the step moves the intercept alone, so that the working set is still to be found.
+        `again` says that the step moves the intercept alone, so that the working set is still to be found. A total is a
+        sum over all nodes.
         """
         if self.unpenalised:
             return False
@@ -431,7 +435,7 @@ class NewtonRound:
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
     def _look(self, model: NewtonModel, step: NewtonStep, there: Vector) -> Matrix | None:
-        """Return the directions to ask rows about in the next total, shape (r, d); None: none.
+        """Return the directions to ask rows about in the next total (a sum over all nodes), shape (r, d); None: none.
 
         The Hessian is flat in them, and neither penalty nor bound holds coefficients there. `there` is the trial point.
         """

@@ -16,7 +16,10 @@ from glmesh.types import Matrix, Vector
 
 @dataclass
 class NewtonState:
-    """All that Newton's method carries from total to total; nothing but `visited` differs from node to node."""
+    """All that Newton's method carries from total (a sum over all nodes) to total.
+
+    Nothing but `visited` differs from node to node.
+    """
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]

@@ -141,7 +141,8 @@ class RowSpace(TotalMethod[RowSpaceState]):
 def pays(n_rows: float, n_coefficients: int) -> bool:
     """Return whether m rows are so few that finding their span costs less than totals of p coefficients.
 
-    L-BFGS takes dozens to hundreds of totals of p numbers, Newton's method about ten of p^2/2.
+    L-BFGS takes dozens to hundreds of totals of p numbers, Newton's method about ten of p^2/2. A total is a sum over
+    all nodes.
     """
     few = 2.0 * (n_rows + SPARE) <= n_coefficients
     return few and n_coefficients > FEWEST_COEFFICIENTS and n_coefficients * (n_rows + SPARE) <= MOST_NUMBERS
