@@ -1,6 +1,6 @@
 """Totals: sums over all nodes of named fields of numbers, with the same bits for any grouping, order and route.
 
-Contributions are rounded to whole multiples of a unit, a power of two for each field, and added modulo 2^64; such sums
+Contributions are rounded to whole multiples of a grain, a power of two for each field, and added modulo 2^64; such sums
 are associative. A round that yields a `Total` is sent the `Sums`. Nothing but the sum is needed of any single
 contribution, so contributions may be masked on their way.
 """
@@ -19,11 +19,11 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 LARGEST = 62  # [bits] of a sum: 63 would fit, one is left for what rounding adds
 ROOM = 8  # [bits] by which a field may grow from one total to the next; design: fields grow by less, 54 bits are left
-SMALLEST = -1022  # exponent of the smallest unit, by which numbers can be divided
-MORE_ROOM = 20  # [bits] that are added to the unit of a field whose contributions did not fit
+SMALLEST = -1022  # exponent of the smallest grain, by which numbers can be divided
+MORE_ROOM = 20  # [bits] that are added to the grain of a field whose contributions did not fit
 NOTHING = -2000  # exponent of a field without any number but 0, below that of every number
 
-Units = dict[str, int]  # exponent of the unit, a power of two, of each field
+Grains = dict[str, int]  # exponent of the grain, a power of two, of each field
 Add = Callable[[list[Unsigned]], Unsigned]  # (n_hosted, N) contributions of each block -> (N,) sums modulo 2^64
 Maximise = Callable[[list[Indices]], Indices]  # (n_hosted, n) numbers of each block -> (n,) maxima over all nodes
 
@@ -37,9 +37,9 @@ class Sums(Mapping[str, Vector]):
     fields : dict of arrays
         Sum of each field, shape (size,).
     sizes : dict of float
-        Sum over the nodes of the largest absolute entry of each field, from which the next total takes its units.
+        Sum over the nodes of the largest absolute entry of each field, from which the next total takes its grains.
     errors : dict of float, optional
-        By how much an entry of each field may differ from the sum of what the nodes contributed, because of units.
+        By how much an entry of each field may differ from the sum of what the nodes contributed, because of rounding.
     """
 
     fields: dict[str, Vector]
@@ -65,8 +65,8 @@ class Total:
     fields : mapping of arrays
         Contributions of the hosted nodes by name of the field, each of shape (n_hosted, size), finite.
     like : Sums, optional
-        An earlier total with fields of about the same size, from which units are derived. Fields that it does not have,
-        or that were zero in it, take one more exchange, in which nodes agree on the largest exponent.
+        An earlier total with fields of about the same size, from which the grains are derived. Fields that it does not
+        have, or that were zero in it, take one more exchange, in which nodes agree on the largest exponent.
     at : array of shape (n,), optional
         What the contributions are a function of beside each node's rows, equal at all nodes: real sites compare it.
 
@@ -104,7 +104,7 @@ class Total:
     def unknown(self) -> list[str]:
         """Names of the fields of which no earlier total `like` says how large they are: absent or zero there.
 
-        Their rounding units, powers of two, must be agreed on first.
+        Their grains, the powers of two that entries are rounded to multiples of, must be agreed on first.
         """
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
@@ -117,10 +117,10 @@ class Total:
         each = [np.where(self.largest[name] > 0, np.frexp(self.largest[name])[1], NOTHING) for name in self.unknown]
         return np.stack(each, axis=1).astype(np.int64)
 
-    def encode(self, units: Units, n_nodes: int) -> Unsigned:
+    def encode(self, grains: Grains, n_nodes: int) -> Unsigned:
         """Return the contributions as integers to be added modulo 2^64, uint64 of shape (n_hosted, numbers).
 
-        An entry becomes its multiple of 2^units[name], rounded, where `name` is its field. A field of which an entry
+        An entry becomes its multiple of 2^grains[name], rounded, where `name` is its field. A field of which an entry
         does not fit into 62 bits, divided by n_nodes, is sent as zeros; the last columns, one for each field, say 1 for
         those fields.
         """
@@ -129,7 +129,7 @@ class Total:
         out = np.zeros((n_hosted, self.numbers), dtype=np.int64)
         at = 0
         for number, (name, rows) in enumerate(self.fields.items()):
-            size, inverse = rows.shape[1], np.ldexp(1.0, -units[name])
+            size, inverse = rows.shape[1], np.ldexp(1.0, -grains[name])
             with np.errstate(over="ignore"):  # of what does not fit
                 largest = self.largest[name] * inverse
             fits = largest <= limit
@@ -141,19 +141,19 @@ class Total:
             at += size + 1
         return out.view(np.uint64)
 
-    def decode(self, units: Units, whole: Unsigned, n_nodes: int) -> Sums:
+    def decode(self, grains: Grains, whole: Unsigned, n_nodes: int) -> Sums:
         """Return the Sums over `n_nodes` nodes from the added integers of `encode`, uint64 of shape (numbers,).
 
-        An integer stands for its multiple of 2^units[name], where `name` is its field.
+        An integer stands for its multiple of 2^grains[name], where `name` is its field.
         """
         numbers, at = whole.view(np.int64), 0
         values, sizes = {}, {}
         for name, rows in self.fields.items():
             size = rows.shape[1]
-            part = np.ldexp(numbers[at : at + size + 1].astype(np.float64), units[name])
+            part = np.ldexp(numbers[at : at + size + 1].astype(np.float64), grains[name])
             values[name], sizes[name] = part[:size], float(part[size])
             at += size + 1
-        return Sums(values, sizes, {name: n_nodes * float(np.ldexp(0.5, units[name])) for name in self.fields})
+        return Sums(values, sizes, {name: n_nodes * float(np.ldexp(0.5, grains[name])) for name in self.fields})
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +177,11 @@ class Largest:
 class Whole:
     """A request that `summation` yields: contributions as integers, to be added over all nodes modulo 2^64.
 
-    An integer of a field stands for its multiple of 2^units[field].
+    An integer of a field stands for its multiple of 2^grains[field].
     """
 
     rows: list[Unsigned]  # (n_hosted, numbers) of each block
-    units: Units
+    grains: Grains
     misfits: int  # times that these fields did not fit before
 
 
@@ -194,24 +194,24 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
     not fit rounded to multiples 2^20 times as large.
     """
     first = totals[0]
-    units: Units = {}
+    grains: Grains = {}
     if first.unknown:
         found = yield [total.exponents() for total in totals]
         room = ROOM + (n_nodes - 1).bit_length() - LARGEST
-        units |= {name: int(exponent) + room for name, exponent in zip(first.unknown, found, strict=True)}
+        grains |= {name: int(exponent) + room for name, exponent in zip(first.unknown, found, strict=True)}
     if first.like is not None:
-        known = {name: first.like.sizes[name] for name in first.fields if name not in units}
-        units |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
-    units = {name: max(exponent, SMALLEST) for name, exponent in units.items()}
+        known = {name: first.like.sizes[name] for name in first.fields if name not in grains}
+        grains |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
+    grains = {name: max(exponent, SMALLEST) for name, exponent in grains.items()}
     for misfits in count():
-        whole = yield Whole([total.encode(units, n_nodes) for total in totals], units, misfits)
+        whole = yield Whole([total.encode(grains, n_nodes) for total in totals], grains, misfits)
         short = whole[-len(first.fields) :] > 0
         if not short.any():
             break
-        units = units | {
-            name: units[name] + MORE_ROOM for name, lacks in zip(first.fields, short, strict=True) if lacks
+        grains = grains | {
+            name: grains[name] + MORE_ROOM for name, lacks in zip(first.fields, short, strict=True) if lacks
         }
-    return first.decode(units, whole, n_nodes)
+    return first.decode(grains, whole, n_nodes)
 
 
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:

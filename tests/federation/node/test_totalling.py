@@ -128,7 +128,7 @@ def test_eight_sites_on_a_ring_send_at_most_seven_messages_a_total(tmp_path: Pat
     for name in parts:
         model = made.model(name)
         np.testing.assert_array_equal(model.coef, expected.coef)
-        questions = model.info["rounds"] + 3  # a survey, and two agreements on units
+        questions = model.info["rounds"] + 3  # a survey, and two agreements on grains
         assert model.info["communications"] <= 7 * questions
 
 

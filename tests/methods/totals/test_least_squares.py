@@ -76,7 +76,7 @@ def test_a_path_takes_the_same_exchanges_for_any_number_of_weights(topology):
     options = {"method": NEWTON, "n_nodes": 4, "topology": topology, "tol": 1e-6}
     few, many = (solve_path(problem, grid, **options) for grid in (alphas[:2], alphas))
     assert few.communications == many.communications
-    assert many.communications <= 5 * (1 if topology == "complete" else 2)  # two totals, and three maxima for units
+    assert many.communications <= 5 * (1 if topology == "complete" else 2)  # two totals, and three maxima for grains
     assert {result.rounds for result in many.results} == {2}
 
 

@@ -233,7 +233,7 @@ class _Fit:
                 sums: Sums = end.value
                 return sums
             if isinstance(asked, Whole):
-                fields = {name: [rows.shape[1], asked.units[name]] for name, rows in total.fields.items()}
+                fields = {name: [rows.shape[1], asked.grains[name]] for name, rows in total.fields.items()}
                 answer = yield from self._ask({"fields": fields}, at, asked.rows[0][0], 0, again=asked.misfits > 0)
             else:
                 answer = yield from self._largest(asked[0][0])

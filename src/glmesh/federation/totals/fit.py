@@ -39,7 +39,7 @@ class WantedTotal:
     request: bytes  # equal at all members
     content: Unsigned  # (numbers,) this member's contribution
     marks: int = 0  # numbers at its beginning that are 0 or 1, of which it is asked where any member has a 1
-    again: bool = False  # the total before had a misfit: the same once more in larger units
+    again: bool = False  # the total before had a misfit: the same once more in larger grains
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from glmesh.federation.totals.names import TotalName, digest
 from glmesh.types import Unsigned
 
 KEPT = 4  # [names] of which contributions are kept: the total under way, the one before, and what comes early
-MOST_ATTEMPTS = 64  # of one total; each misfit makes units 2^20 larger, so that two or three are ever needed
+MOST_ATTEMPTS = 64  # of one total; each misfit makes grains 2^20 larger, so that two or three are ever needed
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from glmesh.types import Unsigned
 class Question:
     """A fit's request for one total, a sum over all members, with this member's contribution to it."""
 
-    request: bytes  # what is asked for, equal at all members: point, columns, units
+    request: bytes  # what is asked for, equal at all members: point, columns, grains
     content: Unsigned  # (numbers,) this member's contribution
     fit: str  # name of the fit that asks
     place: int  # totals of the fit before it

@@ -39,7 +39,7 @@ class TotalName:
     attempt: int  # from 1; goes up for a misfit or unequal requests, and for nothing else
     view: str  # digest of the view
     keys: str  # digest of the mask keys of the view's members
-    request: str  # digest of what is asked for: point, columns, units, length, and the totals before it
+    request: str  # digest of what is asked for: point, columns, grains, length, and the totals before it
 
     @property
     def digest(self) -> bytes:

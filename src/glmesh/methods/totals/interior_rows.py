@@ -52,7 +52,7 @@ def step_fields(block: Rows, k: int, state: InteriorState, frame: Frame, cap: fl
 
     The fields are {name: array}; the multipliers are those of the node's rows after the step, shape (m_k, J, 4), J per
     row. Without a step the multipliers are at their centres, and all candidates for a dual point are the same. Values
-    of the objective beyond `cap` are cut to it, so that no step needs larger units.
+    of the objective beyond `cap` are cut to it, so that no step needs larger grains.
     """
     kinks, step, X = frame.kinks, state.step, block.X[k]
     table = block.kernel_rows[block.starts[k] : block.starts[k + 1]]

@@ -36,7 +36,7 @@ WIDEST = 500  # [coefficients] of the Gram matrices at most, because `ProximalNe
 EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
 ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
 ENTRIES = 2**16  # [predictions] that a node computes at a time, because a cache holds half a MB
-# [penalties] that share a unit, because along a path of 100 from 1 to 1/1000 sizes differ by less than 2 in eight
+# [penalties] that share a grain, because along a path of 100 from 1 to 1/1000 sizes differ by less than 2 in eight
 PENALTIES_PER_FIELD = 8
 IDLE = 3  # [totals] in a row that lower no objective, after which a run ends, because rounding keeps it from more
 

@@ -87,7 +87,7 @@ class LimitedMemoryState:
     objective: Shared[float] = np.nan  # at w; NaN before the first total
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
     failure: Shared[str] = ""  # why no more rounds are worth it, see `TotalState`
-    sums: Shared[Sums | None] = None  # last total, from which the next takes its units
+    sums: Shared[Sums | None] = None  # last total, from which the next takes its grains
     unit: Shared[float] = 0.0  # factor of the intercept; 0: not known yet
     scale: Shared[Vector | None] = None  # (p + 1,) powers of two near the columns' norms; None: not agreed on yet
     at: Shared[Slopes | None] = None  # the point that the step begins at; None: begin at w

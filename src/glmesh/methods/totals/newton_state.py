@@ -28,7 +28,7 @@ class NewtonState:
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
     distance: Shared[float] = np.inf  # without a penalty: bound of the distance to the optimum, in standard errors
     failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
-    sums: Shared[Sums | None] = None  # last total, from which the next takes its units
+    sums: Shared[Sums | None] = None  # last total, from which the next takes its grains
     scale: Shared[Vector | None] = None  # (p,) powers of two that columns are divided by; None: not agreed on yet
     query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
     model: Shared[NewtonModel | None] = None  # what is known at the query's point; None: nothing yet
