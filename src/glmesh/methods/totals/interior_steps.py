@@ -116,10 +116,10 @@ class TrialPoint:
 
 
 def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
-    """Return (like, cap): a total like the coming one, for its units, and the largest value that fits at a node.
+    """Return (like, cap): a total like the coming one, for its grains, and the largest value that fits at a node.
 
     A value is a node's part of the objective; the objective is expected to be at least `least`. Before the first total
-    with steps they are (None, infinity), and nodes agree on units first. A total is a sum over all nodes.
+    with steps they are (None, infinity), and nodes agree on grains first. A total is a sum over all nodes.
     """
     if state.sums is None:
         return None, np.inf
@@ -139,9 +139,9 @@ def value_room(n_nodes: int) -> float:
 
 
 def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
-    """Return whether some number of a total may not have fitted, so that all were rounded to 2^20 times the units.
+    """Return whether some number of a total may not have fitted, so that all were rounded to 2^20 times the grains.
 
-    `like` is the total from which the units were derived; None, of which units were agreed on, gives False. A total is
+    `like` is the total from which the grains were derived; None, of which grains were agreed on, gives False. A total is
     a sum over all nodes.
     """
     if like is None:

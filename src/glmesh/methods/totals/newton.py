@@ -133,7 +133,7 @@ class ProximalNewton(TotalMethod[NewtonState]):
 
 
 def _sizes(sums: Sums | None) -> Sums | None:
-    """Return the last total's sums with larger sizes for fields that change more, for the next total's units.
+    """Return the last total's sums with larger sizes for fields that change more, for the next total's grains.
 
     None: there is no last total.
     """
