@@ -141,8 +141,8 @@ def value_room(n_nodes: int) -> float:
 def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
     """Return whether some number of a total may not have fitted, so that all were rounded to 2^20 times the grains.
 
-    `like` is the total from which the grains were derived; None, of which grains were agreed on, gives False. A total is
-    a sum over all nodes.
+    A total is a sum over all nodes, and a grain the power of two that a field is rounded to multiples of. `like` is the
+    total from which the grains were derived; None, of which grains were agreed on, gives False.
     """
     if like is None:
         return False
