@@ -124,12 +124,15 @@ def test_methods_of_the_how_to_have_the_same_bits_in_any_number_of_blocks(name, 
     assert (one.communications, one.bytes) == (some.communications, some.bytes)
 
 
-def test_the_method_of_the_how_to_races_in_a_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("rivals", [["CoLA default, by samples"], []])
+def test_the_method_of_the_how_to_races_in_a_bench(
+    rivals: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     mine = tmp_path / "mine.py"
     data = "DATASETS = {'mine': lambda: ((X := np.random.default_rng(0).normal(size=(60, 8))), X[:, 0])}\n"
     mine.write_text(f"{GRADIENT_DESCENT}\n{data}METHODS = {{'DGD': lambda: GradientDescent(1e-3)}}\n")
     options = ["--datasets", "mine", "--objectives", "ridge", "--topologies", "ring", "--nodes", "4"]
-    options += ["--methods", "CoLA default, by samples", "DGD", "--max-communications", "200"]
+    options += ["--methods", *rivals, "DGD", "--max-communications", "200"]
     assert main(["bench", "--add", str(mine), *options, "--out", str(tmp_path / "out")]) == 0
     assert "DGD" in capsys.readouterr().out
     assert "DGD" in (tmp_path / "out" / "report.md").read_text()

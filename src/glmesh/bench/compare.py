@@ -85,15 +85,15 @@ class Race:
         return min(reached, key=lambda name: reached[name]) if reached else None
 
     @property
-    def default(self) -> str:
+    def default(self) -> str | None:
         """Return the name of the contender that is the library's default method, split by features or by samples.
 
-        It is the split whose messages are shorter on this data.
+        It is the split whose messages are shorter on this data. None: neither took part.
         """
         names = [name for name in self.ours if "default" in name and name in self.traces]
         m, p = self.data.X.shape
         preferred = "samples" if p < m else "features"
-        return next((name for name in names if name.endswith(preferred)), names[0])
+        return next((name for name in names if name.endswith(preferred)), names[0] if names else None)
 
 
 def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[Race]:

@@ -137,18 +137,24 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Return a Markdown table with a row per race: our bytes over the best rival's, for our default and our best."""
+    """Return a Markdown table with a row per race: our bytes over the best rival's, for our default and our best.
+
+    A race without our default has no row.
+    """
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
     header += [f"at most {TARGET:g} at {min(GOALS):g}"]
     rows = []
     for race in races:
-        row = [f"{race.objective}, {race.data.name}, {race.topology}", race.default]
+        default = race.default
+        if default is None:
+            continue
+        row = [f"{race.objective}, {race.data.name}, {race.topology}", default]
         for goal in GOALS:
             best = min(_ratio(race, goal, name) for name in race.ours)
-            row += [race.best_rival(goal, "bytes") or "nobody", _told(*_ratio(race, goal, race.default)), _told(*best)]
-        rows.append([*row, _met(*_ratio(race, min(GOALS), race.default))])
+            row += [race.best_rival(goal, "bytes") or "nobody", _told(*_ratio(race, goal, default)), _told(*best)]
+        rows.append([*row, _met(*_ratio(race, min(GOALS), default))])
     return table(header, rows)
 
 
@@ -179,13 +185,14 @@ def _reasons(races: list[Race]) -> list[str]:
     """
     lines, goal = [], min(GOALS)
     for race in races:
-        if _ratio(race, goal, race.default)[0] <= TARGET:
+        default = race.default
+        if default is None or _ratio(race, goal, default)[0] <= TARGET:
             continue
         m, p = race.data.X.shape
-        length = f"{m if race.default.endswith('features') else p:,} numbers"
-        if "newton" in race.traces[race.default][0].setting:
+        length = f"{m if default.endswith('features') else p:,} numbers"
+        if "newton" in race.traces[default][0].setting:
             length += f" ({p * (p + 1) // 2:,} more in a total with a Hessian)"
-        rival, ours = race.best_rival(goal, "bytes"), race.cost(race.default, goal, "communications")
+        rival, ours = race.best_rival(goal, "bytes"), race.cost(default, goal, "communications")
         theirs = (
             "no rival got there"
             if rival is None
