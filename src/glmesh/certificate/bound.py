@@ -260,7 +260,8 @@ class Certifier:
 
         In a round of exact sums every exchange carries records. `curvature` returns the curvature q_k = sigma'/tau of
         each hosted node's subproblem, shape (n_hosted,). The wrapped generator is sent halos without the records. A
-        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing.
+        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing. A subproblem is
+        a node's local minimisation over its own variables.
         """
         sums, halo, first = state.sums_exactly, None, True
         while True:
@@ -286,7 +287,8 @@ class Certifier:
     def _advance(self, halo: Halo) -> None:
         """Take the neighbours' records from the halo; make the certificate once those of all nodes have come.
 
-        A certificate is a proven upper bound of the suboptimality.
+        A certificate is a proven upper bound of the suboptimality. A halo is all that a block's nodes received in one
+        exchange.
         """
         if self.state.gather is not None:
             self.state.gather.incoming(self.block, halo)
@@ -299,7 +301,7 @@ class Certifier:
         A certificate is a proven bound of the suboptimality. Does nothing while records are under way, or if the last
         ones are recent. `halo` is what the neighbours sent; `v`, shape (n_hosted, d), are the estimates of Ax that they
         were sent (A the data matrix); without vectors in the halo all estimates are equal. `q` are the curvatures of
-        the nodes' subproblems, shape (n_hosted,).
+        the nodes' subproblems, shape (n_hosted,). A subproblem is a node's local minimisation over its own variables.
         """
         per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
         since = per_round * (state.round - self.state.round)  # [exchanges]

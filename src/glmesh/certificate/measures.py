@@ -122,7 +122,8 @@ def _scaled_dual(
 
     w_k = grad f(v_k) for the estimates v_k of K nodes, w is their mean. Infinite if no s is feasible; if f* is not
     quadratic, at the largest feasible s. `vs` are the estimates and `us` = -A^T w of each block; `offset` is the inner
-    product of w with the part of Ax of nodes that left. A is the data matrix, x are the variables of all nodes.
+    product of w with the part of Ax of nodes that left. A is the data matrix, x are the variables of all nodes. f* is
+    the conjugate of f.
     """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))

@@ -40,7 +40,8 @@ class CertificateRecord:
     """Part of a message between neighbours that make a certificate, a proven bound of the duality gap of round T.
 
     It says which data of round T the sender has, and carries what the receiver seems to lack: rows of numbers of nodes,
-    the sender's estimate s_k = v_k / K, and its flow over the link.
+    the sender's estimate of Ax over the number of nodes (`vector`; A the data matrix), and its flow over the link
+    (`flow`).
     """
 
     round: int  # T, the round that the certificate is about
@@ -63,7 +64,10 @@ class CertificateRecord:
         return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the record as bytes: the fields, `known` as ceil(K/8) bytes for K nodes, the rows and the vectors."""
+        """Return the record as bytes: the fields, `known` as ceil(K/8) bytes for K nodes, the rows and the vectors.
+
+        `layout` has the lengths of the message's arrays.
+        """
         flags = sum(1 << place for place, name in enumerate(_STATES) if getattr(self, name))
         flags |= _VECTOR * (self.vector is not None) | _FLOW * (self.flow is not None)
         body: list[Buffer] = [_FIELDS.pack(self.round, *self.end, flags, len(self.rows))]
@@ -76,7 +80,9 @@ class CertificateRecord:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the record that `pack` made bytes of.
 
-        Raise Violation for a round below 0, rows of unknown nodes, and vectors that are not finite.
+        Raise Violation for a round below 0, rows of unknown nodes, and vectors that are not finite. `head` are its
+        fields of fixed length as bytes, `flags` bits that say what is optional, `body` reads the arrays, whose lengths
+        `layout` has.
         """
         round, version, digest, flags, n_rows = body.unpack(_FIELDS)
         if round < 0 or n_rows > layout.n_nodes or flags >= _ALL:

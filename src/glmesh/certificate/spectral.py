@@ -9,7 +9,8 @@ from glmesh.network.topology import links_of
 class SpectralGaps:
     """Callable (membership view, round) -> proven lower bound of 1 - lambda_2 of the mixing among the members.
 
-    lambda_2 is the second largest eigenvalue of the mixing matrix. The newest bound is kept for the next call.
+    lambda_2 is the second largest eigenvalue of the mixing matrix. The newest bound is kept for the next call. A
+    membership view says who takes part, as one node sees it.
     """
 
     def __init__(self, mixing: Mixing, plan: Plan) -> None:

@@ -205,7 +205,7 @@ class AsyncCertifier:
 
         `gap_of` (membership view, round) returns a lower bound of the spectral gap of the mixing among members; `tol`
         is the relative gap aimed at, None: no node skips work; `extrapolates`: the method sends estimates of
-        extrapolated points.
+        extrapolated points. A membership view says who takes part, as one node sees it.
         """
         self.block = block
         self.by_samples = by_samples
@@ -221,7 +221,8 @@ class AsyncCertifier:
         """Make one round of a method, given as its generator, and add a CertificateRecord to each of its messages.
 
         `curvature` returns the curvature q_k = sigma'/tau of each hosted node's subproblem, shape (n_hosted,). A
-        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing.
+        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing. A subproblem is
+        a node's local minimisation over its own variables.
         """
         self._take_snapshots(state)
         outbox, first = next(rounds), True
@@ -286,7 +287,8 @@ class AsyncCertifier:
 
         A certificate is a proven bound of the suboptimality of the state in one round, of which a snapshot is a node's
         part. `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
-        `curvature` returns the curvatures of the hosted nodes' subproblems, shape (n_hosted,).
+        `curvature` returns the curvatures of the hosted nodes' subproblems, shape (n_hosted,). A halo is all that a
+        block's nodes received in one exchange.
         """
         for mail in halo.mail:
             k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
@@ -307,7 +309,8 @@ class AsyncCertifier:
     def _neighbours(self, k: int, snapshot: RoundSnapshot) -> list[tuple[int, float]]:
         """Return [(l, W_kl)] for the members l that were neighbours of the k-th hosted node at its snapshot.
 
-        Links that had failed for good are left out.
+        Links that had failed for good are left out. A snapshot is a node's state in the round that a certificate is
+        about.
         """
         return [
             (peer, weight)
@@ -321,7 +324,7 @@ class AsyncCertifier:
         Does nothing before the final s_l = v_l / K of each neighbour l in round T has come. `curvature` returns the
         curvatures of the hosted nodes' subproblems, shape (n_hosted,). Once there is a certificate, also sets the
         radius within which the node may skip its subproblem. A certificate is a proven upper bound of the
-        suboptimality.
+        suboptimality. A snapshot is a node's state in the round that a certificate is about.
         """
         block = self.block
         me = int(block.ids[k])
@@ -359,7 +362,8 @@ class AsyncCertifier:
         """Make the certificate of the k-th hosted node from its snapshot, if the numbers of all members have come.
 
         A certificate is a proven bound of the suboptimality. Does nothing if the numbers are of different views of who
-        is a member, or their flows do not cancel.
+        is a member, or their flows do not cancel. A snapshot is a node's state in the round that a certificate is
+        about.
         """
         members = snapshot.view.members()
         if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):

@@ -73,7 +73,10 @@ class PartialTotal:
         return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return this PartialTotal as bytes: whole numbers (number, rows, length, ids, ids wanted), then the rows."""
+        """Return this PartialTotal as bytes: whole numbers (number, rows, length, ids, ids wanted), then the rows.
+
+        `layout` has the lengths of the message's arrays.
+        """
         rows = list(self.rows.values())
         head = [self.number, len(rows), len(rows[0]) if rows else 0, *self.rows, *self.wanted]
         short = bool(rows) and rows[0].dtype == np.int16

@@ -92,7 +92,7 @@ class ObjectiveDigest:
     def pack(self, layout: Layout) -> Packed:
         """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and the restart, 8 bytes each.
 
-        K is the number of nodes.
+        K is the number of nodes. `layout` has the lengths of the message's arrays.
         """
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
@@ -101,7 +101,9 @@ class ObjectiveDigest:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the ObjectiveDigest that `pack` made bytes of.
 
-        Raise Violation for rounds out of range, and for numbers of nodes heard of that are not finite.
+        Raise Violation for rounds out of range, and for numbers of nodes heard of that are not finite. `head` are its
+        fields of fixed length as bytes, `flags` bits that say what is optional, `body` reads the arrays, whose lengths
+        `layout` has.
         """
         stamps = body.array("<i8", layout.n_nodes).astype(np.int64)
         parts = body.array("<f8", layout.n_nodes).astype(np.float64)

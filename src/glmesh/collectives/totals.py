@@ -32,7 +32,10 @@ class Gather(Protocol):
         """Return the scalars to send in the next exchange, a row per hosted node; minus infinity: not sent."""
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Store the neighbours' scalars from the halo of one exchange."""
+        """Store the neighbours' scalars from the halo of one exchange.
+
+        A halo is all that a block's nodes received in one exchange.
+        """
 
     def totals(self) -> Vector:
         """Return the sums (minima in some columns) over all nodes, shape (numbers,), once all exchanges are done."""

@@ -29,7 +29,11 @@ class Part(Protocol):
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the content whose `pack` gave these bytes; raise Violation for bytes that `pack` cannot have made."""
+        """Return the content whose `pack` gave these bytes; raise Violation for bytes that `pack` cannot have made.
+
+        `head` are its fields of fixed length as bytes, `flags` bits that say what is optional, `body` reads the arrays,
+        whose lengths `layout` has.
+        """
 
 
 P = TypeVar("P", bound=Part)
@@ -156,7 +160,7 @@ class Halo:
     def of_scalars(self, which: slice) -> Halo:
         """Return a copy of this halo that has only the columns `which` (a slice) of `scalars`.
 
-        Itself if it has no scalars.
+        Itself if it has no scalars. A halo is all that a block's nodes received in one exchange.
         """
         return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 

@@ -36,7 +36,10 @@ class Transport(Protocol):
         """Declare that exchanges from now on belong to round number `round`, and fail as the plan `plan` says."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver outboxes[i] of block i to the neighbours of its nodes; return the halo that each block received."""
+        """Deliver outboxes[i], what the nodes of block i send, to their neighbours; return what each block received.
+
+        A Halo per block, in the order of the outboxes.
+        """
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums modulo 2^64 over all members, uint64 of shape (N,), of N integers per node.
@@ -91,7 +94,8 @@ def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
 def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums | Indices | None]:
     """Return the answer to each block's request, in order: a Halo, Sums, or maxima of shape (n,).
 
-    Raise InvalidInput unless all blocks ask for one kind of answer.
+    Raise InvalidInput unless all blocks ask for one kind of answer. A Halo is all that a block's nodes received in one
+    exchange.
     """
     outboxes = [one for one in requests if isinstance(one, Outbox)]
     if len(outboxes) == len(requests):

@@ -86,6 +86,7 @@ class ConjugateOf(Smooth):
     def support_bound(self) -> Vector:
         """Upper bounds of abs(w_i) where the penalty f*(w) is finite, shape (d,), or () if all are equal.
 
-        They are max(abs(lo), abs(hi)) for the bounds lo <= w <= hi of the penalty; infinite without bounds.
+        They are max(abs(lo), abs(hi)) for the bounds lo <= w <= hi of the penalty; infinite without bounds. f* is the
+        conjugate of f.
         """
         return self.penalty.support_bound

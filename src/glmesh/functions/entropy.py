@@ -67,21 +67,23 @@ class LogisticDual(Columnwise):
     def conjugates(self, u: Vector) -> Vector:
         """Return g_i*(u_i) = c log(1 + exp(y u)), the logistic losses, shape (n,).
 
-        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)). The star marks
+        the conjugate function.
         """
         return self.c * np.logaddexp(0.0, self.y * u)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
         """Return the gradient of g* at u, y c expit(y u), shape (n,).
 
-        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)). g* is the
+        conjugate of g.
         """
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
         """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,).
 
-        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)).
+        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)). g* is the conjugate of g.
         """
         return np.asarray(self.c * expit(u) * expit(-u))
 
@@ -90,7 +92,7 @@ class LogisticDual(Columnwise):
 
         The bound is Jaakkola and Jordan's.
 
-        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)).
+        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)). g* is the conjugate of g.
         """
         z = np.maximum(np.abs(u), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
@@ -101,7 +103,8 @@ class LogisticDual(Columnwise):
         The value is c (p ln(p/q) + (1-p) ln((1-p)/(1-q))) with p = y x / c and q = expit(y u); the formula matters
         where p is near q.
 
-        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)). The star marks
+        the conjugate function.
         """
         p, inside = self._probability(x)
         q, r = expit(self.y * u), expit(-self.y * u)

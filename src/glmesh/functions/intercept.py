@@ -47,7 +47,7 @@ class Anchored(ConjugateOf):
         """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2, a float, for w of shape (d,).
 
         r is the penalty of the coefficients w[:-1], c = w[-1] the intercept divided by `scale`; l2 > 0 is the least
-        factor of half the squares in r.
+        factor of half the squares in r. f* is the conjugate of f.
         """
         return self.free.conjugate(w[:-1]) + self.pull(w)
 
@@ -180,7 +180,8 @@ class Profiled(Smooth):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) if <e, w> = 0 up to the rounding error of a gradient, else infinity.
 
-        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights. f* is the
+        conjugate of f.
         """
         along = np.dot(self.direction, w)
         rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
@@ -206,6 +207,7 @@ class Profiled(Smooth):
 
         The numbers are those of f without intercept, because <e, s w> = 0 for every s.
 
-        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights. f* is the
+        conjugate of f.
         """
         return self.f.conjugate_ray(w)

@@ -123,7 +123,10 @@ class Separable(ABC):
 
     @property
     def needs_scaling(self) -> bool:
-        """Whether g* is infinite somewhere, so that a dual point may have to be shrunk into its domain."""
+        """Whether g* is infinite somewhere, so that a dual point may have to be shrunk into its domain.
+
+        g* is the conjugate of g.
+        """
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
@@ -305,7 +308,7 @@ class Table(Columnwise):
     def conjugate_curvature(self, u: Vector) -> Vector:
         """Return the second derivatives of g* at u, (n,): 1/l2 where the maximiser x of u x - g(x) moves, else 0.
 
-        l2 are the table's factors of half the squares.
+        l2 are the table's factors of half the squares. g* is the conjugate of g.
         """
         x, l1 = self.conjugate_subgradient(u), self.l1
         moves = ((np.abs(u - self.linear) > l1) | (l1 == 0)) & (x > self.lo) & (x < self.hi) & (self.l2 > 0)
@@ -400,7 +403,7 @@ class Table(Columnwise):
 
         Where l2 = 0, an infinite hi asks s z <= linear + l1, and an infinite lo asks s z >= linear - l1. The result is
         a float, infinite if there is no limit, -1 if not even s = 0 is in the domain. u has shape (n,), `radius` (n,)
-        or ().
+        or (). g* is the conjugate of g.
         """
         limit = np.inf
         for sign, bound in ((1.0, self.hi), (-1.0, self.lo)):

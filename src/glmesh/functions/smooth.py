@@ -115,7 +115,10 @@ class Smooth(ABC):
 
     @abstractmethod
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a v, (d,), at which the gradient of f is w: an element of the subdifferential of f* at w."""
+        """Return a v, (d,), at which the gradient of f is w: an element of the subdifferential of f* at w.
+
+        f* is the conjugate of f.
+        """
 
     @property
     def support_bound(self) -> Vector:
@@ -234,21 +237,21 @@ class Squared(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient w/c + y of f* at w, shape (d,).
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -318,7 +321,8 @@ class Logistic(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i c_i [p ln p + (1-p) ln(1-p)] with p = -y w / c; infinite if a p is outside [0, 1].
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
+        of f.
         """
         p, inside = self._probability(w)
         return weighted_sum(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)) if inside else np.inf
@@ -326,7 +330,8 @@ class Logistic(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient -y logit(p) of f* at w, shape (d,), with p = -y w / c; 0 for rows without weight.
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
+        of f.
         """
         return np.where(self.c > 0, -self.y * logit(self._probability(w)[0]), 0.0)
 
@@ -408,7 +413,7 @@ class Huber(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf
@@ -417,7 +422,7 @@ class Huber(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient w/c + y of f* at w, shape (d,).
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         return self._per_weight(w) + self.y
 
@@ -432,7 +437,7 @@ class Huber(RowLoss):
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -493,7 +498,8 @@ class SquaredHinge(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i y_i w_i + w_i^2/(4 c_i); infinite unless y_i w_i <= 0 for all i.
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
+        of f.
         """
         if (self.y * w > 0).any():
             return np.inf
@@ -502,13 +508,15 @@ class SquaredHinge(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient y + w/(2c) of f* at w, shape (d,).
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
+        of f.
         """
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain.
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
+        of f.
         """
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)

@@ -45,7 +45,7 @@ class MatrixGossip(Gossip):
     """Plain gossip of a block of nodes: an exchange replaces a node's estimate of Ax by a mean over its neighbours.
 
     A is the data matrix, x are all variables. The weights come with each Halo, from the transport; a message that is
-    lost one way only moves the mean of all estimates.
+    lost one way only moves the mean of all estimates. A Halo is all that a block's nodes received in one exchange.
     """
 
     sends: ClassVar[Contents] = Contents(vectors=True, scalars=True)

@@ -83,7 +83,8 @@ class Offer:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the Offer whose `pack` gave these bytes: `head` are the fields, `body` reads the vectors.
 
-        Raise Violation for a weight, attempt or version out of range.
+        Raise Violation for a weight, attempt or version out of range. An attempt is one exchange of offers over the
+        link.
         """
         incarnation, addressed, attempt, version, digest, limit, coast, push = _FIELDS.unpack(head)
         if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
@@ -145,7 +146,8 @@ class Edge:
         """Set the extrapolation of the flow in the coming attempt: D times all `push` since the last success.
 
         D is the last change of the flow, shape (d,), and `push` a factor. If the last attempt failed, its extrapolation
-        is added to `coast`. Called before `offer`, on links with momentum.
+        is added to `coast`. Called before `offer`, on links with momentum. An attempt is one exchange of offers over
+        the link.
         """
         if self.drifts and self.version < self.attempt:
             self.coast += self.push
@@ -185,7 +187,10 @@ class Edge:
         return self.made
 
     def receive(self, offer: Offer) -> OfferOutcome:
-        """Process an offer from the peer and return what it did to the flow; version and incarnation may change too."""
+        """Process an offer from the peer and return what it did to the flow; version and incarnation may change too.
+
+        An incarnation is a life of a node: the number grows when it starts without its memory.
+        """
         if offer.incarnation < self.peer_incarnation:
             return OfferOutcome.NOTHING  # from a former life
         if offer.incarnation > self.peer_incarnation:  # a new life: it does not know our offers

@@ -41,7 +41,7 @@ class NodeFlows:
     def count(self, node: int, count: int) -> None:
         """Set the membership counter of `node` to `count` in this node's view (odd: a member; even: not).
 
-        The link to a node that has left is deleted.
+        The link to a node that has left is deleted. A view says who is a member, as one node sees it.
         """
         self.see(self.view.with_count(node, count))
 
@@ -107,7 +107,7 @@ class FlowGossip(Gossip):
         """Give the k-th hosted node, if it is a member, an Edge to every neighbour that has not left and has none yet.
 
         Neighbours that have not joined yet, in its view, are included: two nodes that join together find each other so.
-        Links that have failed for good are not opened.
+        Links that have failed for good are not opened. A view says who is a member, as one node sees it.
         """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         if not own_flows.view.is_member(me):
@@ -186,7 +186,8 @@ class FlowGossip(Gossip):
     def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
         """Send the outbox in one exchange and process the offers and membership views that come.
 
-        Return the Halo received. A generator: yields the Outbox to exchange, and is sent the Halo that came back.
+        Return the Halo received. A generator: yields the Outbox to exchange, and is sent the Halo that came back. A
+        view says who is a member, as one node sees it.
         """
         halo = yield outbox
         self.clock += 1
@@ -206,7 +207,10 @@ class FlowGossip(Gossip):
         return Mail(edge.me, edge.peer, parts)
 
     def _read(self, block: Block, k: int, mail: Mail) -> None:
-        """Process a message to the k-th hosted node: merge the sender's view of members, and pass its Offer on."""
+        """Process a message to the k-th hosted node: merge the sender's view of members, and pass its Offer on.
+
+        A view says who is a member, as one node sees it.
+        """
         own_flows, membership, offer = self.node_flows[k], mail.part(Membership), mail.part(Offer)
         if membership is not None and membership.counts is not None and own_flows.learn(membership.counts):
             self.members_seen[k] = float(own_flows.view.n_members)
@@ -315,7 +319,10 @@ class FlowGossip(Gossip):
     # events; each end of a link is told apart, as it would find out by itself
 
     def join(self, block: Block, k: int) -> None:
-        """Make the k-th hosted node a member, in its own view from which the others learn, and open its links."""
+        """Make the k-th hosted node a member, in its own view from which the others learn, and open its links.
+
+        A view says who is a member, as one node sees it.
+        """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         own_flows.count(me, own_flows.view.counts[me] + 1)
         self.open(block, k)

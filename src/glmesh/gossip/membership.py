@@ -31,13 +31,16 @@ class MembershipView:
     def flags(self) -> Flags:
         """Return a mask of shape (K,), true for each node that is a member in this view.
 
-        K is the number of nodes.
+        K is the number of nodes. A view says who is a member, as one node sees it.
         """
         return (self.counts & 1).astype(bool)
 
     @cached_property
     def n_members(self) -> int:
-        """Return the number of members in this view."""
+        """Return the number of members in this view.
+
+        A view says who is a member, as one node sees it.
+        """
         return int(np.count_nonzero(self.flags))
 
     @cached_property
@@ -52,7 +55,10 @@ class MembershipView:
         return ids
 
     def is_member(self, node: int) -> bool:
-        """Return whether node `node` is a member in this view."""
+        """Return whether node `node` is a member in this view.
+
+        A view says who is a member, as one node sees it.
+        """
         return bool(self.flags[node])
 
     def has_left(self, node: int) -> bool:
@@ -60,7 +66,10 @@ class MembershipView:
         return bool(self.counts[node] > 0) and not self.is_member(node)
 
     def with_count(self, node: int, count: int) -> MembershipView:
-        """Return a copy of this view with the counter of node `node` set to `count`."""
+        """Return a copy of this view with the counter of node `node` set to `count`.
+
+        A view says who is a member, as one node sees it.
+        """
         counts = self.counts.copy()
         counts[node] = count
         return MembershipView(counts)
@@ -68,14 +77,18 @@ class MembershipView:
     def merged(self, counts: Indices) -> MembershipView:
         """Return a view whose counters, shape (K,), are the larger ones of this view and of `counts`.
 
-        Return this very object if no counter in `counts` is larger. K is the number of nodes.
+        Return this very object if no counter in `counts` is larger. K is the number of nodes. A view says who is a
+        member, as one node sees it.
         """
         return MembershipView(np.maximum(self.counts, counts)) if (counts > self.counts).any() else self
 
 
 @dataclass(slots=True)
 class Membership:
-    """Content of a message: a digest of the sender's membership view, and its counters if the receiver's may differ."""
+    """Content of a message: a digest of the sender's membership view, and its counters if the receiver's may differ.
+
+    A view says who is a member, as one node sees it.
+    """
 
     digest: int  # of the sender's view
     counts: Indices | None = None  # (K,) counters of the view; None: not sent
@@ -86,13 +99,20 @@ class Membership:
         return DIGEST_BYTES + (0 if self.counts is None else 4 * len(self.counts))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return this content as bytes: the digest, and the counters, if sent, as whole numbers of 8 bytes."""
+        """Return this content as bytes: the digest, and the counters, if sent, as whole numbers of 8 bytes.
+
+        `layout` has the lengths of the message's arrays.
+        """
         body = () if self.counts is None else (self.counts.astype("<i8").tobytes(),)
         return Packed(_DIGEST.pack(self.digest), len(body), body)
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the Membership whose `pack` gave these bytes; raise Violation for a negative counter."""
+        """Return the Membership whose `pack` gave these bytes; raise Violation for a negative counter.
+
+        `head` are its fields of fixed length as bytes, `flags` bits that say what is optional, `body` reads the arrays,
+        whose lengths `layout` has.
+        """
         counts = body.array("<i8", layout.n_nodes).astype(np.int64) if flags else None
         if counts is not None and (counts < 0).any():
             raise Violation("a view of the members with a negative count")

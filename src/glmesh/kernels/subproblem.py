@@ -112,8 +112,9 @@ class NodeView(NamedTuple):
 def terms(kind, bounds, table, first, last, x):
     """Return the penalty g(x), a float, of the units first..last - 1: columns, or groups of them (kind GROUPS).
 
-    Unit j has the columns bounds[j]..bounds[j + 1] - 1; row i of `table` is (l1, l2, linear, lo, hi) of column i, and
-    `kind` (TABLE, LOGISTIC_DUAL or GROUPS) says how it is read. x, shape (columns,), must be inside all bounds.
+    Unit j has the columns bounds[j]..bounds[j + 1] - 1; row i of `table` is (l1, l2, linear, lo, hi), and column i adds
+    l1 abs(x_i) + l2/2 x_i^2 + linear x_i if `kind` is TABLE, an entropy if LOGISTIC_DUAL; a group adds l1 norm(x) if
+    GROUPS. x, shape (columns,), must be inside the bounds lo <= x <= hi.
     """
     total = 0.0
     for j in range(first, last):
@@ -132,8 +133,8 @@ def node_terms(kind, bounds, table, unit_starts, x, out):
     """Write out_k, the penalty g of the variables of node k, for every node k; `out` has shape (nodes,).
 
     Node k has the units unit_starts[k]..unit_starts[k + 1] - 1, unit j the columns bounds[j]..bounds[j + 1] - 1; row i
-    of `table` is (l1, l2, linear, lo, hi) of column i, and `kind` (TABLE, LOGISTIC_DUAL or GROUPS) says how it is read.
-    x, shape (columns,), must be inside all bounds.
+    of `table` is (l1, l2, linear, lo, hi), and column i adds l1 abs(x_i) + l2/2 x_i^2 + linear x_i if `kind` is TABLE,
+    an entropy if LOGISTIC_DUAL; a group adds l1 norm(x) if GROUPS. x, shape (columns,), must be inside all bounds.
     """
     for k in range(np.uint64(out.size)):
         out[k] = terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
@@ -150,6 +151,8 @@ def gap_and_decrease(design, node, scratch, x, old_terms):
         <w, u> + q/2 norm(u)^2 + g(x) + norm(s r - w)^2/(2q) + <s r, A before> + g*(-A^T s r).
 
     `design` is a Design, `node` a NodeView, `scratch` a Scratch whose `pulls` are overwritten.
+
+    g* is the conjugate of g.
     """
     q, w, r, pulls = node.q, node.w, node.r, scratch.pulls
     new_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, x)

@@ -117,7 +117,8 @@ def conjugate(kind, row, u):
     """Return g*(u) = sup_t u t - g(t), a float, for g given by `row` = (l1, l2, linear, lo, hi) and `kind`.
 
     g(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi]; if `kind` is LOGISTIC_DUAL, c [p ln p + (1 - p) ln(1 - p)] with
-    p = y t/c, c = hi - lo and y the sign of the end that is not zero. u must be in the domain of g*.
+    p = y t/c, c = hi - lo and y the sign of the end that is not zero. u must be in the domain of g*. g* is the
+    conjugate of g.
     """
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]

@@ -228,10 +228,11 @@ class NodeData:
 
     @property
     def _root(self) -> Vector | None:
-        """Square roots of the m sample weights, shape (m,), by which the rows of A are scaled for the squared loss.
+        """Square roots of the m sample weights, shape (m,), by which the rows of the data are scaled for the squared
+        loss.
 
-        Then the gradient of f has the Lipschitz constant 1 whatever the weights. None where all weights are 1, or the
-        loss is not the squared one.
+        Then the gradient of the loss has the Lipschitz constant 1 whatever the weights. None where all weights are 1,
+        or the loss is not the squared one.
         """
         weighted = self.spec.loss.scales_rows and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None

@@ -67,7 +67,10 @@ class CoordinateDescent:
             raise InvalidInput(f"order must be 'cyclic', 'shuffled' or 'symmetric', got {self.order!r}")
 
     def prepare(self, block: Block) -> DescentMemory:
-        """Return the memory of a new run, in which all residuals are zero and no unit (column or group) sleeps."""
+        """Return the memory of a new run, in which all residuals are zero and no unit (column or group) sleeps.
+
+        A unit that sleeps is skipped by passes.
+        """
         return DescentMemory(np.zeros((block.size, block.d)), np.zeros(len(block.units[2])), np.zeros(block.size))
 
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:

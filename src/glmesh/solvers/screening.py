@@ -25,27 +25,35 @@ class Screening:
 
     @staticmethod
     def of(block: Block) -> Screening:
-        """Return the state of screening in which every hosted node solves its subproblem."""
+        """Return the state of screening in which every hosted node solves its subproblem.
+
+        A subproblem is a node's local minimisation over its own variables.
+        """
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
     def begin(self, k: int, w: Vector, radius2: float) -> None:
         """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w_k its gradient, w of shape (d,).
 
-        With radius2 <= 0 the node solves its subproblem in every round.
+        With radius2 <= 0 the node solves its subproblem in every round. A subproblem is a node's local minimisation
+        over its own variables.
         """
         self.radius2[k] = radius2
         if radius2 > 0:
             self.anchor[k] = w
 
     def invalidate(self, k: int) -> None:
-        """Let hosted node k solve its subproblem in every round from now on, until `begin` is called for it again."""
+        """Let hosted node k solve its subproblem in every round from now on, until `begin` is called for it again.
+
+        A subproblem is a node's local minimisation over its own variables.
+        """
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
         """Return a mask of shape (n_hosted,), True for each node that skips its subproblem in this round.
 
         w holds the gradients of f at the nodes' estimates, shape (n_hosted, d). A node whose gradient has moved beyond
-        its radius solves its subproblem in every round from now on, until `begin` is called for it.
+        its radius solves its subproblem in every round from now on, until `begin` is called for it. A subproblem is a
+        node's local minimisation over its own variables.
         """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]

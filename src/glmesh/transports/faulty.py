@@ -247,7 +247,8 @@ class FaultyTransport(LocalTransport):
     def weights_now(self) -> list[Vector]:
         """Return an array of mixing weights per block of nodes for this exchange, in the order of its Halo.
 
-        A weight is 0 for a neighbour whose message did not arrive.
+        A weight is 0 for a neighbour whose message did not arrive. A Halo is all that a block's nodes received in one
+        exchange.
         """
         if self.round is None:
             return super().weights_now()

@@ -56,7 +56,10 @@ class LocalTransport:
         """Do nothing: no exchange of this transport fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver all outboxes, one per block; return a Halo per block, which refers to the rows of all K nodes."""
+        """Deliver all outboxes, one per block; return a Halo per block, which refers to the rows of all K nodes.
+
+        A Halo is all that a block's nodes received in one exchange.
+        """
         vectors = self._together([outbox.vectors for outbox in outboxes])
         scalars = self._together([outbox.scalars for outbox in outboxes])
         mail: list[list[Mail]] = [[] for _ in outboxes]
@@ -129,7 +132,10 @@ class LocalTransport:
         return sizes
 
     def weights_now(self) -> list[Vector]:
-        """Return an array of mixing weights per block of nodes, in the order of the neighbours in its Halo."""
+        """Return an array of mixing weights per block of nodes, in the order of the neighbours in its Halo.
+
+        A Halo is all that a block's nodes received in one exchange.
+        """
         return [weights for _, _, weights, _ in self._graphs]
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:

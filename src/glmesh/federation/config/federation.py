@@ -285,7 +285,7 @@ class Federation:
         return "without" if self.network.gone == "without" else "wait"
 
     def remarks(self) -> list[str]:
-        """Return a sentence on each setting of the file that is read as another value.
+        """Return a list of sentences on settings of the file that have no effect or are read as another value.
 
         The list is empty if there is none.
         """

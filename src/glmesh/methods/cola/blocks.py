@@ -92,7 +92,10 @@ class ColaBlocks:
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
-        """Return (flow gossip of the block that hosts node `node`, position of the node in that block)."""
+        """Return (flow gossip of the block that hosts node `node`, position of the node in that block).
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
         number, k = self.find(node)
         return self.flow_gossip(number), k
 
@@ -138,7 +141,7 @@ class ColaBlocks:
 
         `gap_before` and `gap_after` bound what the node's subproblem can gain, absolute; `share`, shape (d,), is the
         part of Ax that came, went or was frozen, of which the norm is recorded. A is the data matrix, x are the
-        variables of all nodes.
+        variables of all nodes. A subproblem is a node's local minimisation over its own variables.
         """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 

@@ -53,7 +53,7 @@ def initial(acceleration: str, unsuited: str | None, *, reliable: bool = True) -
 
     `unsuited` is a text: what acceleration needs and the options do not give; None: nothing is missing. `reliable`
     False: plain gossip on a network where a message may get lost one way. With such a text, or not reliable, "auto"
-    becomes "none".
+    becomes "none". Gossip averages the nodes' estimates with their neighbours'.
     """
     if acceleration != "auto":
         return Choice(acceleration, AS_ASKED)

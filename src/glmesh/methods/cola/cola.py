@@ -269,7 +269,8 @@ class Cola:
     def decide(self, setup: Setup, *, flows: bool) -> Choice:
         """Return the Choice of the acceleration of a run, equal at all nodes, without any exchange.
 
-        `flows`: nodes use flow gossip, because messages may get lost or because it was asked for.
+        `flows`: nodes use flow gossip, because messages may get lost or because it was asked for. Gossip averages the
+        nodes' estimates with their neighbours'.
         """
         if self.acceleration == "newton":
             return choices.newton(setup)
@@ -282,7 +283,10 @@ class Cola:
         return choices.cheapest(setup, totals=self.leaves_rounds_open, sums=not flows and not slow)
 
     def uses_flows(self, setup: Setup) -> bool:
-        """Return whether nodes use flow gossip; raise InvalidInput for options that do not go with the fault plan."""
+        """Return whether nodes use flow gossip; raise InvalidInput for options that do not go with the fault plan.
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
         plan = setup.plan
         flows = self.gossip == "flows" or (self.gossip == "auto" and plan.loses_messages)
         if self.gossip == "chebyshev" and plan.loses_messages:

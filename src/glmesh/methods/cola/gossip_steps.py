@@ -12,13 +12,22 @@ TARGET_BETA = 0.5
 
 
 class GossipSteps(Protocol):
-    """Protocol: how many exchanges one round of gossip makes, and by how much they shrink the disagreement."""
+    """Protocol: how many exchanges one round of gossip makes, and by how much they shrink the disagreement.
+
+    Gossip averages the nodes' estimates with their neighbours'.
+    """
 
     def count(self, block: Block) -> int:
-        """Return the number of exchanges of one round of gossip."""
+        """Return the number of exchanges of one round of gossip.
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
 
     def beta(self, block: Block) -> float:
-        """Return an upper bound, <= 1, of the factor by which a round of gossip shrinks disagreement."""
+        """Return an upper bound, <= 1, of the factor by which a round of gossip shrinks disagreement.
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,10 @@ class PowerSteps:
     steps: int  # B
 
     def count(self, block: Block) -> int:
-        """Return the number of exchanges of one round of gossip, as given."""
+        """Return the number of exchanges of one round of gossip, as given.
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
         return self.steps
 
     def beta(self, block: Block) -> float:
@@ -42,7 +54,10 @@ class PowerSteps:
 
 @dataclass(frozen=True)
 class ChebyshevSteps:
-    """Chebyshev gossip: v <- P(W) v with the polynomial P of degree B, P(1) = 1, smallest on W's other eigenvalues."""
+    """Chebyshev gossip: v <- P(W) v with the polynomial P of degree B, P(1) = 1, smallest on W's other eigenvalues.
+
+    Gossip averages the nodes' estimates with their neighbours'.
+    """
 
     steps: int | None  # B; None: the fewest that reach TARGET_BETA
 

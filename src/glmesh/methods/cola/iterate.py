@@ -49,7 +49,10 @@ class Iterate:
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Return `gossip` as a FlowGossip, for networks where messages get lost; it must be one."""
+        """Return `gossip` as a FlowGossip, for networks where messages get lost; it must be one.
+
+        Gossip averages the nodes' estimates with their neighbours'.
+        """
         assert isinstance(self.gossip, FlowGossip)
         return self.gossip
 

@@ -94,7 +94,8 @@ class Momentum:
     def of(block: Block, state: Iterate) -> Momentum:
         """Return the state before round 0, with extrapolation theta = 0.
 
-        All nodes decide on restarts together if the gossip of `state` is reliable, else each for itself.
+        All nodes decide on restarts together if the gossip of `state` is reliable, else each for itself. Gossip
+        averages the nodes' estimates with their neighbours'.
         """
         reliable = state.gossip.reliable
         policy = SharedPolicy.of(block) if reliable else LocalPolicy.of(block, state.gossip)

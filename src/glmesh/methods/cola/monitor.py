@@ -26,12 +26,16 @@ HEARD_GAIN = 0.1
 
 
 class Monitor(Protocol):
-    """Protocol: sums a node's part of the objective H, f(v_k)/K + g_k(x_k), over all nodes by messages of gossip."""
+    """Protocol: sums a node's part of the objective H, f(v_k)/K + g_k(x_k), over all nodes by messages of gossip.
+
+    Gossip averages the nodes' estimates with their neighbours'.
+    """
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
         """Return the scalars or message parts that the hosted nodes add to their gossip messages of this round.
 
-        `parts` are f(v_k)/K + g_k(x_k), the nodes' parts of the objective H, shape (n_hosted,).
+        `parts` are f(v_k)/K + g_k(x_k), the nodes' parts of the objective H, shape (n_hosted,). Gossip averages the
+        nodes' estimates with their neighbours'.
         """
         ...
 
@@ -72,7 +76,8 @@ class TreeMonitor:
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
         """Take the scalars of children and parent from the halo; set `h` to the objective of 2 depth rounds ago.
 
-        depth is that of the spanning tree, in links; NaN stands for an objective that is not known.
+        depth is that of the spanning tree, in links; NaN stands for an objective that is not known. A halo is all that
+        a block's nodes received in one exchange.
         """
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
@@ -114,7 +119,7 @@ class EpidemicMonitor:
         """Store newer parts f(v_k)/K + g_k(x_k) of the objective from other nodes in the halo; update `heard`.
 
         `heard` is a moving average per hosted node, between 0 and 1: the fraction of its neighbours whose message
-        arrives.
+        arrives. A halo is all that a block's nodes received in one exchange.
         """
         self.aggregate.incoming(block, halo)
         senders: list[set[int]] = [set() for _ in range(block.size)]

@@ -69,7 +69,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Open every link of flow gossip by an exchange before round 0.
 
         Nodes that are to join later get the variables of a cold start: 0, or the nearest point inside the bounds of the
-        penalty.
+        penalty. Gossip averages the nodes' estimates with their neighbours'.
         """
         for node in np.flatnonzero(~self.setup.plan.members(0, self.setup.n_nodes)):
             self.by_id.clear(int(node))
@@ -167,7 +167,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def skipped(self) -> tuple[int, float]:
         """Return (number of subproblems that all nodes have skipped so far, nonzeros that those would have visited).
 
-        Nodes skip a subproblem that provably has nothing to gain.
+        Nodes skip a subproblem that provably has nothing to gain. A subproblem is a node's local minimisation over its
+        own variables.
         """
         each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
@@ -436,7 +437,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
         The array is in the user's order, shape (n,). A list of None, one per block, if `start` is None: a cold start. A
         Result of a method on totals has coefficients alone: split by samples the dual variables that belong to them are
-        taken. Raise InvalidInput for variables of another shape or out of bounds.
+        taken. Raise InvalidInput for variables of another shape or out of bounds. A cold start has all variables 0.
         """
         if start is None:
             return [None] * len(self.blocks)

@@ -80,7 +80,7 @@ class Relaxation:
 
         `parts` are f(v_k)/K + g_k(x_k), shape (n_hosted,). The half step is after gossip and before the local solve. H,
         their sum over all nodes, is known 2 depth + 1 rounds late, depth being that of the spanning tree; the
-        relaxation sigma' stays at most gamma K.
+        relaxation sigma' stays at most gamma K. Gossip averages the nodes' estimates with their neighbours'.
         """
         self.parts = parts
         if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
@@ -94,8 +94,9 @@ class Relaxation:
     def _find(self, block: Block, beta: float) -> Rounds:
         """Set the relaxation sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
 
-        sigma' stays gamma K if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks
-        disagreement. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        sigma' multiplies the curvature of every node's local problem; it stays gamma K (aggregation times number of
+        nodes) if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks disagreement.
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]

@@ -50,7 +50,8 @@ class Plain:
         """Make one round: mix the estimates v of Ax, v <- W v, W the mixing matrix, then solve all subproblems.
 
         `how` are the options of a round. A generator: yields each Outbox to exchange, and is sent the Halo that came
-        back. A is the data matrix, x are the variables of all nodes.
+        back. A is the data matrix, x are the variables of all nodes. A subproblem is a node's local minimisation over
+        its own variables.
         """
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))

@@ -98,10 +98,16 @@ class ColaState(Iterate):
 
     @property
     def skipped(self) -> int:
-        """Return the number of subproblems of the block that were skipped so far because they had nothing to gain."""
+        """Return the number of subproblems of the block that were skipped so far because they had nothing to gain.
+
+        A subproblem is a node's local minimisation over its own variables.
+        """
         return self.screening.skipped
 
     @property
     def work_saved(self) -> float:
-        """Return the nonzeros that the skipped subproblems of the block would have visited."""
+        """Return the nonzeros that the skipped subproblems of the block would have visited.
+
+        A subproblem is a node's local minimisation over its own variables.
+        """
         return self.screening.work_saved

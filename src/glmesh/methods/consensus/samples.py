@@ -303,7 +303,8 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
 def dual_value(form: CompositeObjective, v: Vector) -> float:
     """Return f*(s w) + g*(-s A^T w), a float: the negative dual objective at w = grad f(v) with the best s in [0, 1].
 
-    `form` has A, f and g; v has shape (d,). Infinite if no s is feasible; s = 1 where g* is finite everywhere.
+    `form` has A, f and g; v has shape (d,). Infinite if no s is feasible; s = 1 where g* is finite everywhere. f* is
+    the conjugate of f.
     """
     w = form.f.gradient(v)
     u, zero, s = -form.columns.transposed_dot(w), np.zeros(()), 1.0

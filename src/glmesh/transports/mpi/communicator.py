@@ -200,7 +200,8 @@ def _done_soon(requests: Sequence[MPI.Request]) -> bool:
 def _pause(looks: int) -> int:
     """Yield the processor, or sleep if requests were found not done `looks` times already; return looks + 1.
 
-    MPI's own waiting never lets go of the processor, which others may need to send.
+    MPI's own waiting never lets go of the processor, which others may need to send. A unit that sleeps is skipped by
+    passes.
     """
     if looks >= _PATIENT:
         time.sleep(_PAUSE)

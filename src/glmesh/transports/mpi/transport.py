@@ -103,6 +103,7 @@ class MpiTransport:
         """Exchange rows and mail with neighbouring ranks; return [the Halo of this rank's block].
 
         `outboxes` has one Outbox. Other ranks wait for this one, so most is prepared, or done while rows are under way.
+        A Halo is all that a block's nodes received in one exchange.
         """
         (mine,) = outboxes
         vectors = None if mine.vectors is None else self._lane_of(mine.vectors, ROWS)
@@ -124,7 +125,7 @@ class MpiTransport:
         """Return (MPI requests to start, the Halo that they fill) for exchanges of vectors and scalars.
 
         Kept under `key`. `vectors` and `scalars` are lanes, arrays with the MPI requests that move their rows; None if
-        there are none to send.
+        there are none to send. A Halo is all that a block's nodes received in one exchange.
         """
         requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
         theirs = None if vectors is None else vectors.rows
