@@ -222,7 +222,7 @@ class Run(Iterator[int]):
     def story(self) -> list[tuple[int, str, str]]:
         """Return a list of (round, acceleration from then on, why), one for each choice of an acceleration so far.
 
-        The first entry is that of round 0; empty with a consensus method.
+        The first entry is that of round 0. With a consensus method, which has no choice, the list is empty.
         """
         return self.nodes.story
 

@@ -449,7 +449,7 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
 def typed(kind: type[Part], tree: object, where: str) -> Part:
     """Return an instance of the dataclass `kind` made from the dict `tree`, whose keys and types must fit the fields.
 
-    An int does for a float. InvalidInput is raised for any other dict; the message calls it `where`.
+    An int does for a float. InvalidInput is raised for any other dict; `where` names the dict in its message.
     """
     if not isinstance(tree, Mapping):
         raise InvalidInput(f"{where}: expected a table")

@@ -102,9 +102,9 @@ class Neighbourhood:
             )
 
     def link_trouble(self, node: int) -> str:
-        """Return why the link to neighbour `node` is down, in parentheses.
+        """Return why the link to neighbour `node` is down, as text in parentheses.
 
-        "" if it is up, or the node is no neighbour.
+        The text is "" if the link is up, or if the node is no neighbour.
         """
         link = self.links.links.get(node)
         return "" if link is None or link.up else f" ({link.why})"

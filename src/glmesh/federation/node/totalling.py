@@ -245,7 +245,7 @@ class Totalling:
     def _pass_on(self) -> None:
         """Go on exchanging messages for _TELL seconds, so that the other sites learn who refuses.
 
-        Then save the memory.
+        After that the memory of views and totals is written to disk.
         """
         end = time.monotonic() + _TELL
         while time.monotonic() < end and not self._neighbourhood.stop.is_set():

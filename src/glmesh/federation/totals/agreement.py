@@ -295,7 +295,7 @@ class Agreement:
     def _vote_kept(self, view: View) -> bool:
         """Return whether a view takes over the model that this member voted for, or that of a later vote.
 
-        True without a vote. A view is a list of the members that make totals together.
+        It is True if the member has not voted. A view is a list of the members that make totals together.
         """
         vote = self.memory.vote
         return vote is None or (view.vote is not None and view.vote.number >= vote.number)

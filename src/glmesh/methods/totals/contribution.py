@@ -168,7 +168,7 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     """Return how far rounding may move the prediction of each of the m hosted rows, shape (m,).
 
     A prediction is a sum of d products whose sizes add up to at most the product of two norms, and the errors of d sums
-    add up like a random walk; 2 is for the loss of a prediction, which is a sum as well.
+    add up like a random walk. The loss of a prediction, which is rounded as well, is allowed for too.
     """
     size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
     return np.asarray(EPSILON * (2.0 + np.sqrt(len(query.point))) * size * block.row_norms(penalty.scale))

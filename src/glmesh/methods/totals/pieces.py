@@ -112,12 +112,18 @@ class Multipliers:
 
     @cached_property
     def curvature(self) -> Matrix:
-        """Return D = 1/(p/z + q/v) of each piece, shape (J, m): how fast its slope theta follows the prediction."""
+        """Return D = 1/(p/z + q/v) of each piece, shape (J, m): how fast its slope theta follows the prediction.
+
+        z and v are the distances of theta to its upper and lower bound, p and q their multipliers.
+        """
         return 1.0 / (self.p / self.z + self.q / self.v)
 
     @cached_property
     def pull(self) -> Matrix:
-        """Return 1/z - 1/v of each piece, shape (J, m): what its barrier adds to g, divided by the barrier's weight."""
+        """Return 1/z - 1/v of each piece, shape (J, m): what its barrier adds, divided by the barrier's weight.
+
+        z and v are the distances of the piece's slope to its upper and lower bound.
+        """
         return 1.0 / self.z - 1.0 / self.v
 
 
