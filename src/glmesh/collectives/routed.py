@@ -49,9 +49,9 @@ class RoutedTotal(Protocol):
 class FloodedTotal:
     """A sum (or maximum) over all members by flooding: a node passes each contribution on once, and again if asked.
 
-    Along trees it passes a contribution on to those neighbours only that get it from nobody else (`Routes.sources`),
-    else to all but the one that sent it. Nodes that lack contributions begin to ask after `patience` exchanges, at
-    first the diameter of the network.
+    Along trees (`trees`) it passes a contribution on to those neighbours only that get it from nobody else
+    (`Routes.sources`), else to all but the one that sent it. Nodes that lack contributions begin to ask after
+    `patience` exchanges, at first the diameter of the network. `known`, `fresh` and `asked` have an entry per node.
     """
 
     number: int  # number of the total, which its messages carry

@@ -104,7 +104,7 @@ class Total:
     def unknown(self) -> list[str]:
         """Names of the fields of which no earlier total `like` says how large they are: absent or zero there.
 
-        Their grains, the powers of two that entries are rounded to multiples of, must be agreed on first.
+        The power of two that such a field is rounded to multiples of, its grain, must be agreed on first.
         """
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]

@@ -249,9 +249,10 @@ class Squared(RowLoss):
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly.
+        """Return floats (c0, c1, c2) with f*(s w) = c0 + c1 s + c2 s^2 for every s: (0, <w, y>, sum_i w_i^2/(2 c_i)).
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
+        f* is the conjugate of f(v) = sum_i c_i/2 (v_i - y_i)^2; y are the targets of d rows of data, and c their
+        weights >= 0, each of shape (d,).
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -435,9 +436,10 @@ class Huber(RowLoss):
         return self.c * self.delta
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain.
+        """Return floats (c0, c1, c2), (0, <w, y>, sum_i w_i^2/(2 c_i)), with f*(s w) = c0 + c1 s + c2 s^2, 0 <= s <= 1.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
+        f* is the conjugate of the weighted Huber losses; y are the targets of d rows of data, and c their weights >= 0,
+        each of shape (d,); w is in the domain of f*.
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -514,9 +516,9 @@ class SquaredHinge(RowLoss):
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain.
+        """Return floats (c0, c1, c2), (0, <w, y>, sum_i w_i^2/(4 c_i)), with f*(s w) = c0 + c1 s + c2 s^2, 0 <= s <= 1.
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate
-        of f.
+        f* is the conjugate of the weighted squared hinges; y are the labels, -1 or 1, of d rows of data, and c their
+        weights >= 0, each of shape (d,); w is in the domain of f*.
         """
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)

@@ -82,7 +82,8 @@ class Memory(NamedTuple):
 class Scratch(NamedTuple):
     """Uninitialised arrays for intermediate results of a local solver; node k uses the entries of its own columns.
 
-    A unit is a column of the data matrix or a group of columns.
+    `before` are the variables at the start of the round, `pulls` slopes, `order` the order of a pass over units,
+    `squares` their curvatures; a unit is a column of the data matrix or a group of columns.
     """
 
     before: Vector  # (columns,) x at the start of the round

@@ -21,7 +21,11 @@ D = TypeVar("D", bound=np.generic)
 
 
 class ProcessGroup:
-    """Collective operations of the processes that host the nodes of a run; here, of a single process with all nodes."""
+    """Collective operations of the processes that host the nodes of a run; here, of a single process with all nodes.
+
+    `rank` is the number of this process and `size` that of all; `simulates` says that the network is within one
+    process.
+    """
 
     rank = 0  # number of this process
     size = 1  # number of processes

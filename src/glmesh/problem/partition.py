@@ -20,7 +20,10 @@ HOW = ("shuffled", "contiguous", "balanced")
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Which node holds which columns: node k has the user's columns order[starts[k]:starts[k + 1]]."""
+    """Which node holds which columns: node k has the user's columns order[starts[k]:starts[k + 1]].
+
+    `order` holds the numbers of all n columns, node after node; `starts` has an entry per node and n at the end.
+    """
 
     order: Indices  # (n,) the user's numbers of the columns, node after node
     starts: Indices  # (K + 1,) where each node's columns begin in `order`

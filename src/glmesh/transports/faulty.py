@@ -21,7 +21,7 @@ PATIENCE = 8
 
 @dataclass
 class DelayedMail:
-    """A message that a fault plan delays, with the number of the exchange in which it arrives."""
+    """A message that a fault plan delays, with the number of the exchange in which it arrives (`due`)."""
 
     due: int  # number of the exchange in which the message arrives
     mail: Mail

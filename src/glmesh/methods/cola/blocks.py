@@ -66,7 +66,11 @@ class Algorithm(Protocol):
 
 @dataclass
 class ColaBlocks:
-    """The blocks of CoLA's nodes in this process with their states; operations on single nodes, found by id."""
+    """The blocks of CoLA's nodes in this process with their states; operations on single nodes, found by id.
+
+    A block is some nodes that are computed side by side; `states` has an entry per block, and so has `async_certifiers`
+    where nodes make certificates while messages get lost, else it is empty.
+    """
 
     method: Algorithm
     blocks: list[Block]

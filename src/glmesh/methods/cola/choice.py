@@ -34,7 +34,12 @@ AS_ASKED = "as asked for"
 
 @dataclass(frozen=True)
 class Choice:
-    """The acceleration of a run, equal at all nodes, and the reason for it as text (`why`)."""
+    """The acceleration of a run, equal at all nodes, and the reason for it as text (`why`).
+
+    `name` is "none", "momentum", "sums", or the name of a method on totals, which `on_totals` then holds. `leaves`:
+    sums that win nothing any more give way to momentum. `cold`: all variables x are 0 at first, so that Ax = 0 is known
+    (A the data matrix).
+    """
 
     name: str  # "none", "momentum", "sums", or the name of a method on totals
     why: str

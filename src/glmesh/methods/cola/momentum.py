@@ -82,7 +82,11 @@ class Nesterov:
 
 @dataclass
 class Momentum:
-    """State of the accelerator "momentum": Nesterov's method with function-value restarts, an entry per hosted node."""
+    """State of the accelerator "momentum": Nesterov's method with function-value restarts, an entry per hosted node.
+
+    `x_before` are the variables of the round before, shape (n_columns,), `nesterov` the sequence that says how far x is
+    extrapolated, `policy` decides when that begins anew.
+    """
 
     PASSES: ClassVar[int] = 2  # forward and backward: momentum rests on a symmetric local step
 
@@ -110,15 +114,15 @@ class Momentum:
     def value(self) -> float:
         """Return the objective H = (1/K) sum f(v_k) + g(x) as the block's first node last heard of it, a float.
 
-        NaN: not known since the last restart. K is the number of nodes.
+        NaN: not known since the last restart. v_k is the estimate of each of K nodes, x are the variables.
         """
         return float(np.ravel(self.policy.last)[0])
 
     @property
     def best(self) -> float:
-        """Return the smallest objective H that the block's first node has heard of, a float.
+        """Return the smallest objective H = (1/K) sum f(v_k) + g(x) that the block's first node has heard of, a float.
 
-        NaN: it has heard of none.
+        NaN: it has heard of none. v_k is the estimate of each of K nodes, x are the variables.
         """
         return float(np.ravel(self.policy.best)[0])
 

@@ -59,7 +59,11 @@ class Monitor(Protocol):
 
 @dataclass
 class TreeMonitor:
-    """Monitor of a reliable network: sums the objective H along the spanning tree; all nodes know the same H."""
+    """Monitor of a reliable network: sums the objective H along the spanning tree; all nodes know the same H.
+
+    H = (1/K) sum f(v_k) + g(x) over the estimates v_k of K nodes and the variables x; `h` is its value of 2 depth
+    rounds ago, depth being that of the tree in links, and NaN while none is known.
+    """
 
     aggregate: TreeAggregate
     h: Shared[float] = np.nan  # objective H of round - 2 depth; NaN: not known yet

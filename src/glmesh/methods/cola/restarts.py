@@ -36,7 +36,11 @@ NOISE_MEMORY = 100
 
 
 class Decision(Enum):
-    """What the restart policy decides about momentum when a value of the objective H becomes known."""
+    """What the restart policy decides about momentum when a value of the objective becomes known.
+
+    KEEP: go on. RESTART: extrapolation begins anew. ROLLBACK: return to the last good snapshot, too. FORGET: the
+    members have changed, and so has the objective.
+    """
 
     KEEP = "keep"  # H fell: go on, and let the bound of t grow
     RESTART = "restart"  # H rose, or the stride is over: t = 1
@@ -49,7 +53,10 @@ Decisions = Iterator[tuple[int | slice, Decision]]  # (a hosted node, or slice(N
 
 @dataclass
 class Snapshot:
-    """Variables x, shape (n_columns,), and estimates v, (n_hosted, d), at the start of a round, to roll back to."""
+    """Variables x, shape (n_columns,), and estimates v, (n_hosted, d), at the start of a round, to roll back to.
+
+    `round` is the number of that round; v estimates the data matrix times all variables at each hosted node.
+    """
 
     round: Shared[int]
     x: PerColumn[Vector]
@@ -63,7 +70,12 @@ def first_stride(block: Block) -> float:
 
 @dataclass
 class SharedPolicy:
-    """Restart policy of a reliable network: all nodes restart and roll back together, from one objective."""
+    """Restart policy of a reliable network: all nodes restart and roll back together, from one objective.
+
+    `last`, `best` and `first` are values of that objective that were known, NaN: none; `good` is the snapshot of
+    variables and estimates with the smallest; `stride` is the number of rounds after which momentum restarts in any
+    case.
+    """
 
     monitor: TreeMonitor
     stride: Shared[float]  # [rounds] from a restart to the next although H falls
@@ -130,7 +142,11 @@ class SharedPolicy:
 
 @dataclass
 class LocalPolicy:
-    """Restart policy where messages get lost: each node restarts by the objective it has heard, and tells others."""
+    """Restart policy where messages get lost: each node restarts by the objective it has heard, and tells others.
+
+    Fields have an entry per hosted node: `last`, `best` and `first` are values of the objective that the node knew,
+    NaN: none; `stride` is the number of rounds after which it restarts momentum in any case.
+    """
 
     monitor: EpidemicMonitor
     last: PerNode[Vector]  # (n_hosted,) H as last known; NaN: not since the last restart

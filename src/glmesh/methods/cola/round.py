@@ -16,7 +16,12 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class Strategies:
-    """The options of `Cola` that a round depends on: an object per decision, with methods that carry it out."""
+    """The options of `Cola` that a round depends on: an object per decision, with methods that carry it out.
+
+    `solver` improves a node's variables, `gossip_steps` says how often estimates are mixed, `passes` how much nodes
+    work, `curvature` which bound of f's curvature is used; gamma is the aggregation, sigma the relaxation, None: the
+    safe one.
+    """
 
     solver: LocalSolver
     gossip_steps: GossipSteps  # exchanges of a round without acceleration

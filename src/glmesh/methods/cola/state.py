@@ -14,7 +14,11 @@ from glmesh.methods.cola.round import Plain, Strategies
 
 @dataclass(kw_only=True)
 class ColaState(Iterate):
-    """State of a block of CoLA's nodes from round to round: variables, estimates, accelerators, and their story."""
+    """State of a block of CoLA's nodes from round to round: variables, estimates, accelerators, and their story.
+
+    `base` is the accelerator momentum or none, `exact` that of exact sums, which is in use unless it is None; the story
+    has (round, accelerator from then on, reason) for every switch.
+    """
 
     base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
     leaves_sums: Shared[bool] = False  # whether sums that win nothing any more give way to `base`

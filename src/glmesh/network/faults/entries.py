@@ -89,7 +89,10 @@ FailureModel = Annotated[str, _one_of(*MODELS)]
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Rounds start, ..., end - 1 during which an entry of a fault plan holds; without an end, all from start on."""
+    """Rounds `start`, ..., `end` - 1 during which an entry of a fault plan holds.
+
+    None as end: all rounds from start on.
+    """
 
     start: Whole = 0
     end: Annotated[int | None, whole] = None
@@ -109,7 +112,12 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Window):
-    """Random faults during a window, independent for each node and round, or each link or message and exchange."""
+    """Random faults during a window of rounds, independent for each node and round, or each message and exchange.
+
+    Probabilities: `dropout` that a node is away in a round, `loss` that a message is lost, `links` that a link carries
+    nothing in an exchange, `duplicate` that a message arrives twice, `delay` that it arrives late. `model` says whether
+    nodes that are away keep ("freeze") or lose ("reset") their state.
+    """
 
     dropout: Probability = 0.0  # probability that a node is away in a round
     model: FailureModel = "freeze"  # whether those nodes keep or lose their state

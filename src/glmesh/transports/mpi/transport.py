@@ -26,7 +26,11 @@ _NOTHING = np.array([-np.inf]).tobytes()  # a scalar that is not sent
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """An array with this rank's rows above those of other ranks, and the MPI requests that move them, made once."""
+    """An array with the rows of this rank's nodes above those of other ranks, and the MPI requests that move them.
+
+    `own`, shape (n_hosted, width), is the first part of `rows`; the requests, made once, receive and send rows; `kinds`
+    are MPI datatypes of rows that are not next to each other.
+    """
 
     rows: Matrix  # (own and others, width)
     own: Matrix  # (n_hosted, width) the first of `rows`
