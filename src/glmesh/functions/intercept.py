@@ -43,6 +43,10 @@ class Anchored(ConjugateOf):
         """Return the vector w, shape (d,), that `split` takes apart: the coefficients and, last, intercept / scale."""
         return np.append(coef, intercept / self.scale)
 
+    def penalty_of(self, coef: Vector) -> float:
+        """Return the penalty r of coefficients, shape (p,), a float; the anchor of the intercept adds nothing."""
+        return self.free.conjugate(coef)
+
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2, a float, for w of shape (d,).
 
@@ -97,6 +101,10 @@ class Profiled(Smooth):
         f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.best_offset(self.direction, v, near)
+
+    def value_with(self, v: Vector, intercept: float) -> float:
+        """Return f(v + b e), a float, with the intercept b; e, shape (d,), is ones, or the roots of sample weights."""
+        return self.f.value(v + intercept * self.direction)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
         """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b.

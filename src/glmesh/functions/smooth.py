@@ -68,6 +68,21 @@ class Smooth(ABC):
         At a kink of the gradient, a value from one of its sides.
         """
 
+    def value_with(self, v: Vector, intercept: float) -> float:
+        """Return f(v), a float, for v of shape (d,); a function that holds an intercept adds `intercept` to v first."""
+        return self.value(v)
+
+    def join(self, coef: Vector, intercept: float) -> Vector:
+        """Return the vector w, shape (d,), at which the conjugate f* is the penalty of these coefficients.
+
+        Split by samples, w are the coefficients, shape (p,); a function that holds an intercept appends it.
+        """
+        return coef
+
+    def penalty_of(self, coef: Vector) -> float:
+        """Return the penalty of coefficients, shape (p,), where f* is a penalty: f*(coef), without an intercept."""
+        return self.conjugate(coef)
+
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
         """Return steps H steps^T, shape (n_steps, n_steps), where H is the Hessian of f at v, shape (d,).
 

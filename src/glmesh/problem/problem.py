@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
-from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
+from glmesh.functions import Loss, Separable, Smooth
 from glmesh.linalg import Columns
 from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
@@ -465,14 +465,9 @@ class Problem:
             summary, b = self.summary, intercept if self.spec.fit_intercept else 0.0
             return self.spec.penalty_of(None).value(coef) + sum(part.loss_at(coef, b, summary) for part in self.parts)
         f, g, columns = self.composite.f, self.composite.g, self.composite.columns
-        if isinstance(f, Anchored):
-            return f.free.conjugate(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))
         if self.spec.split == "samples":
-            return f.conjugate(coef) + g.conjugate(-columns.transposed_dot(coef))
-        shared = columns.dot(coef)
-        if isinstance(f, Profiled):
-            return f.f.value(shared + intercept * f.direction) + g.value(coef)
-        return f.value(shared) + g.value(coef)
+            return f.penalty_of(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))
+        return f.value_with(columns.dot(coef), intercept) + g.value(coef)
 
     @property
     def holds_all(self) -> bool:

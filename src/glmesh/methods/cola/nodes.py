@@ -10,7 +10,6 @@ from glmesh.collectives.agreement import agree_on_data
 from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
 from glmesh.core.state import Extent
 from glmesh.errors import InvalidInput
-from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -466,8 +465,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         p = self.blocks[0].d - int(self.problem.spec.fit_intercept)
         if w.shape != (p,) or not np.isfinite(w).all():
             raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef), got shape {w.shape}")
-        f = self.blocks[0].f
-        w = f.join(w, intercept) if isinstance(f, Anchored) else w
+        w = self.blocks[0].f.join(w, intercept)
         return [block.inside(block.g.conjugate_subgradient(-block.columns.transposed_dot(w))) for block in self.blocks]
 
 
