@@ -113,7 +113,7 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
         lists[touched[0]] = np.append(lists[touched[0]], new)
     if nodes.primal:
         nodes.replace_data(problem, Partition.of_lists(lists))
-        driver.events += [Event(driver.made, kind, node, np.nan, np.nan, np.nan) for node in touched]
+        driver.events.extend(Event(driver.made, kind, node, np.nan, np.nan, np.nan) for node in touched)
         return
     how = lists if problem.pooled else "shuffled"
     partition = make_partition(problem, nodes.setup.n_nodes, how, nodes.setup.seed)

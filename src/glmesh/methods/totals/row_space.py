@@ -66,6 +66,10 @@ class RowSpaceState:
     basis: Shared[Basis | None] = None  # None before the first total
     inner: NewtonState | InteriorState | None = None  # of the small problem; None before the first total
 
+    def begin(self, basis: Basis, inner: NewtonState | InteriorState, visited: Vector) -> None:
+        """Go on with the small problem from the state `inner`; its total visited `visited` nonzeros at each node."""
+        self.basis, self.inner, self.visited = basis, inner, visited
+
     def read_inner(self, l2: float) -> None:
         """Update coefficients, objective, gap and failure from the state of the small problem's method.
 
@@ -127,11 +131,10 @@ class RowSpace(TotalMethod[RowSpaceState]):
         """
         method = _method(block.loss)
         if state.basis is None:
-            state.basis = yield from _span(block)
-            small = _small(block, state.basis)
-            start = state.basis.matrix.T @ (state.basis.metric * state.w) if state.given else None
-            state.inner = method.start(small, start, state.intercept)
-            state.visited = 2.0 * state.basis.matrix.shape[1] * block.nonzeros
+            basis = yield from _span(block)
+            start = basis.matrix.T @ (basis.metric * state.w) if state.given else None
+            inner = method.start(_small(block, basis), start, state.intercept)
+            state.begin(basis, inner, 2.0 * basis.matrix.shape[1] * block.nonzeros)
             return
         assert state.inner is not None
         yield from method.round(_small(block, state.basis), state.inner)
