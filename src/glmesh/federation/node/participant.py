@@ -133,10 +133,10 @@ class Participant:
         return -1 if number is None else number
 
     def prove(self) -> bool:
-        """Keep the newest certificate as this node's proof if its gap is at most tol; return whether it was kept.
+        """Keep the newest certificate as this node's proof if its relative gap is at most tol.
 
-        A proof about the latest round that any member has a proof about is not replaced: in the end all need the same
-        round.
+        Return whether it was kept. A proof about the latest round that any member has a proof about is not replaced: in
+        the end all need the same round.
         """
         members = self.trainer.members
         return self.trainer.prove(max((self.proven_round(node) for node in members), default=-1))

@@ -60,9 +60,9 @@ class Kept:
 
 
 class TotalsStore:
-    """The file with a node's memory of views (lists of members) and totals, one file per federation.
+    """The file with a node's memory of views (lists of members) and totals (sums over them), one file per federation.
 
-    A crash while writing leaves the old file. A total is a sum over all members.
+    A crash while writing leaves the old file.
     """
 
     def __init__(self, site: Site, info: FederationInfo) -> None:

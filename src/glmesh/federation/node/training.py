@@ -65,7 +65,7 @@ def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
 
 
 class Training:
-    """Last phase of a node: rounds with its neighbours until the run ends, then the model and a good-bye."""
+    """Last phase of a node that gossips: rounds with its neighbours until the run ends, then the model and BYE."""
 
     def __init__(self, participant: Participant, summary: DataSummary, fitted: Fitted, *, resumed: bool) -> None:
         self.participant, self._summary, self._fitted, self._resumed = participant, summary, fitted, resumed

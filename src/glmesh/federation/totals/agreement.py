@@ -324,8 +324,8 @@ class Agreement:
     def _fit(self, set_: str, start: str, born: int) -> str:
         """Return the name, 64 hexadecimal digits, of a fit of the set `set_` that began in view number `born`.
 
-        `set_` is the digest of the fit's members and their data, `start` the seed of its first point; a view is a list
-        of members. A view is a list of the members that make totals together.
+        `set_` is the digest of the fit's members and their data, `start` the seed of its first point. A view is a list
+        of the members that make totals together.
         """
         return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 

@@ -340,7 +340,7 @@ class Machine:
                 self._wanted.add(vote.model)
 
     def _is_due(self, question: Question) -> bool:
-        """Return whether a question is about the total that comes next in the fit that is held.
+        """Return whether a question is about the total that comes next in the fit whose totals this member holds.
 
         A question of another fit never is: who has asked at a point in one set of members must not contribute there in
         another.

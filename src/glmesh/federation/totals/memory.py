@@ -67,15 +67,12 @@ class MemberMemory:
     model: bytes = b""  # that the vote is about
 
     def begin(self, held: Held) -> None:
-        """Take up the fit that `held` names, without any of its totals (sums over all members)."""
+        """Take up the fit that `held` names as the present one, without any of its totals (sums over all members)."""
         self.held = Held(held.fit, held.set, held.start, held.born, 0, first_chain(held.fit))
         self.entries = []
 
     def append(self, entry: KeptTotal) -> None:
-        """Append the next total to the fit that is held, and update the number and the digest of its totals.
-
-        A total is a sum over all members.
-        """
+        """Append the next total (a sum over all members) of the present fit, and update count and digest of them."""
         assert self.held is not None
         held, self.entries = self.held, [*self.entries, entry]
         self.held = Held(held.fit, held.set, held.start, held.born, held.count + 1, extended(held.chain, entry))

@@ -105,10 +105,12 @@ def value_of(sums: Sums, name: str | float) -> float:
 
 
 def candidate(sums: Sums, number: int) -> tuple[Matrix, Vector, float]:
-    """Return three sums that a total has of the dual point theta with place `number` in CANDIDATES.
+    """Return what a total has of a candidate for the dual point theta: products with columns and kinks, and its size.
 
-    They are the products Z' of its three PARTS, shape (3, d); the products k' of these and, last, the size of k'theta,
-    shape (4,); and the size of theta.
+    `number` is the candidate's place in CANDIDATES. theta has an entry per row; its three PARTS are its positive part,
+    its negative part and its room to its bounds. Returned are the parts' products with the d standardised columns,
+    shape (3, d); their products with k, where the kinks are, and last the size of that of theta, shape (4,); and the
+    size of theta.
     """
     d = len(sums["right"])
     signs, room = sums["theta"].reshape(-1, d), sums["room"].reshape(-1, d)

@@ -95,7 +95,7 @@ class NewtonRound:
         return self.state.query
 
     def _first(self) -> Query:
-        """Return the first query of a run: sums at the coefficients that the state begins with."""
+        """Return what the first total of a run asks for: sums at the coefficients that the state begins with."""
         penalty, state = self.penalty, self.state
         point = penalty.from_user(state.w, state.intercept)
         state.lower = penalty.least
@@ -109,16 +109,20 @@ class NewtonRound:
         )
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
-        """Return the columns on which to sum the Hessian at a point, shape (n,): all, or a working set.
+        """Return the numbers of the columns on which to sum the Hessian at a point: all, or a working set.
 
-        The working set has the columns whose coefficient is not zero, and those that the gradient, shape (d,), lets in.
+        The working set has the columns whose coefficient is not zero, and those that may soon not be, by the gradient,
+        shape (d,); None: it is not known.
         """
         return working_set(self.penalty, point, gradient) if self.wide else self.penalty.movable
 
     # what follows from the sums
 
     def advance(self, query: Query, sums: Sums) -> None:
-        """Judge the trial point by the sums of its total, choose the next query, and update the state's gap."""
+        """Judge the trial point by the sums of its total, choose what the next total asks for, and update the gap.
+
+        `query` is what this total asked for; the state's gap is the proven bound of the objective above the optimum.
+        """
         state = self.state
         state.sums = sums
         trial = self._read(query, sums)
@@ -146,7 +150,7 @@ class NewtonRound:
             state.failure = SEPARATED
 
     def _read(self, query: Query, sums: Sums) -> TrialValues:
-        """Return the values of the objective at the trial point, from the sums that answer the query."""
+        """Return the values of the objective at the trial point, from the sums over all nodes that answer the query."""
         told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
         value = told.value + penalty
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
@@ -200,7 +204,8 @@ class NewtonRound:
     def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
         """Return (length, objective): the length of the step at which the objective is known to be lowest.
 
-        `value` is the objective at the point before; lengths other than 1 are known only if the query asked for trials.
+        `value` is the objective at the point before. Lengths other than 1 are known only if the query, what the last
+        total asked for, had `trials`: losses after shorter steps.
         """
         if query.trials:
             moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
