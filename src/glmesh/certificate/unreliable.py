@@ -100,7 +100,8 @@ class RoundSnapshot:
     def behind(self, peer: int) -> bool:
         """Return whether neighbour `peer`'s end of the link had a newer flow in round T than the own end.
 
-        The own flow is then outdated, and the neighbour's needed to correct it. False while its end is not known.
+        The own flow is then outdated, and the neighbour's needed to correct it. False while its end is not known. A
+        flow is what has passed over a link, a vector of shape (d,).
         """
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
 
@@ -108,7 +109,8 @@ class RoundSnapshot:
         """Correct this node's s for links whose two ends had different flows in round T, and set `reconciled`.
 
         After that the flows of every link cancel, so the sum of s over all nodes is that of A_k x_k. Does nothing until
-        the other ends of the links to all `neighbours` (ids) are known.
+        the other ends of the links to all `neighbours` (ids) are known. A flow is what has passed over a link, a vector
+        of shape (d,).
         """
         if self.reconciled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
             return
@@ -153,7 +155,10 @@ class RoundSnapshot:
         return record
 
     def take(self, peer: int, record: CertificateRecord) -> None:
-        """Store a record about round T from neighbour `peer`: its end of the link, numbers of nodes, flow, estimate."""
+        """Store a record about round T from neighbour `peer`: its end of the link, numbers of nodes, flow, estimate.
+
+        A flow is what has passed over a link, a vector of shape (d,).
+        """
         self.heard[peer] = record
         self.their_ends[peer] = record.end
         for node, row in record.rows.items():
@@ -363,7 +368,7 @@ class AsyncCertifier:
 
         A certificate is a proven bound of the suboptimality. Does nothing if the numbers are of different views of who
         is a member, or their flows do not cancel. A snapshot is a node's state in the round that a certificate is
-        about.
+        about. A flow is what has passed over a link, a vector of shape (d,).
         """
         members = snapshot.view.members()
         if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):

@@ -30,7 +30,10 @@ class TreeAggregate:
 
     @staticmethod
     def of(block: Block) -> TreeAggregate:
-        """Return the aggregate before the first round; all totals are NaN, which means not known."""
+        """Return the aggregate before the first round; all totals are NaN, which means not known.
+
+        A total is a sum over all nodes.
+        """
         unknown = np.full((block.size, block.info.depth + 1), np.nan)
         return TreeAggregate(unknown, np.zeros(block.size), unknown.copy())
 
@@ -52,7 +55,7 @@ class TreeAggregate:
         """Take the neighbours' scalars from the halo (what they sent) and return the newest total, shape (n_hosted,).
 
         It is that of 2 * depth rounds ago, depth being the number of links from the root of the spanning tree to the
-        farthest node: NaN while it is not known, and otherwise equal at all nodes.
+        farthest node: NaN while it is not known, and otherwise equal at all nodes. A total is a sum over all nodes.
         """
         assert halo.scalars is not None
         parents, depths = block.info.parents, _depths(block)
@@ -77,7 +80,8 @@ def _depths(block: Block) -> Indices:
 class ObjectiveDigest:
     """Part of a message under momentum where messages get lost: the newest f(v_k)/K + g_k(x_k) of each node k.
 
-    The sum over all nodes is the objective H; the digest also carries the round of the newest restart of momentum.
+    The sum over all nodes is the objective H; the digest also carries the round of the newest restart of momentum. A
+    digest holds what a node has heard of all nodes' scalars.
     """
 
     stamps: Indices  # (K,) round of each node's part; -1: not heard of
@@ -160,7 +164,10 @@ class EpidemicAggregate:
         ]
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Store the scalars in the neighbours' digests that are newer than those known, and the newest restart."""
+        """Store the scalars in the neighbours' digests that are newer than those known, and the newest restart.
+
+        A digest holds what a node has heard of all nodes' scalars.
+        """
         for mail in halo.mail:
             digest = mail.part(ObjectiveDigest)
             if digest is None:

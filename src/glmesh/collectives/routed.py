@@ -33,7 +33,10 @@ class RoutedTotal(Protocol):
         """Store the contributions in the messages `mail` of this exchange, late ones and copies among them."""
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether every node of the mask `nodes`, shape (K,), holds all contributions, or the total itself."""
+        """Return whether every node of the mask `nodes`, shape (K,), holds all contributions, or the total itself.
+
+        A total is a sum over all nodes.
+        """
 
     def complete_among(self, nodes: Flags) -> bool:
         """Return whether no node of the mask `nodes`, shape (K,), lacks a contribution that another of them holds.
@@ -80,7 +83,10 @@ class FloodedTotal:
         return FloodedTotal(number, largest, listed, known, fresh, [{} for _ in nodes], diameter, trees)
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the Mail of all members in the next exchange: new contributions, those asked for, and requests."""
+        """Return the Mail of all members in the next exchange: new contributions, those asked for, and requests.
+
+        Members are the nodes that take part.
+        """
         mail, asks = [], self.patience <= 0
         for k in self.members:
             known = self.known[k]
@@ -219,7 +225,10 @@ class TreeTotal:
                 self.due[k] = [*self.due[k], one.sender]
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether every node of the mask `nodes`, shape (K,), holds the total."""
+        """Return whether every node of the mask `nodes`, shape (K,), holds the total.
+
+        A total is a sum over all nodes.
+        """
         return all(self.totals[k] is not None for k in np.flatnonzero(nodes).tolist())
 
     def complete_among(self, nodes: Flags) -> bool:

@@ -60,18 +60,25 @@ class Routes:
         return self._complete or length * self.n_nodes <= SHORT_VECTORS
 
     def legs(self, length: int) -> list[Leg]:
-        """Return a Leg, the messages of one exchange, per exchange of a total of `length` bytes per node, in order."""
+        """Return a Leg, the messages of one exchange, per exchange of a total of `length` bytes per node, in order.
+
+        A total is a sum over all nodes.
+        """
         return self._flood if self.floods(length) else self._tree
 
     def exchanges(self, length: int) -> int:
         """Return the number of exchanges that a total of `length` bytes per node takes.
 
-        By flooding that is the diameter of the network, along the spanning tree twice its depth.
+        By flooding that is the diameter of the network, along the spanning tree twice its depth. A total is a sum over
+        all nodes.
         """
         return len(self.legs(length))
 
     def bytes_of(self, length: int) -> Indices:
-        """Return the bytes that each of the K nodes sends for a total of `length` bytes per node, shape (K,)."""
+        """Return the bytes that each of the K nodes sends for a total of `length` bytes per node, shape (K,).
+
+        A total is a sum over all nodes.
+        """
         way = self.floods(length)
         if way not in self._load:
             legs, n = self.legs(length), self.n_nodes

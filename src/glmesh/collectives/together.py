@@ -64,7 +64,7 @@ def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
 def _all_totals(asked: Mapping[int, Total]) -> Total:
     """Return one request for the totals of all problems; `asked` is {number of the problem: its request}.
 
-    A field of problem 3 named "h" becomes "3 h".
+    A field of problem 3 named "h" becomes "3 h". A total is a sum over all nodes.
     """
     fields: dict[str, Matrix] = {}
     sizes: dict[str, float] = {}

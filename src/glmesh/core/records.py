@@ -15,7 +15,7 @@ class PathSolutions:
     """Solutions of one problem for n weights of its penalty, solved together: an entry per weight in each field.
 
     `coefs` has shape (n, p) for p coefficients; `gap` is a proven upper bound of `objective` minus the optimum;
-    `rounds` counts the totals that were made for each weight.
+    `rounds` counts the totals that were made for each weight. A total is a sum over all nodes.
     """
 
     coefs: Matrix  # (n, p)

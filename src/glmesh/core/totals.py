@@ -104,7 +104,8 @@ class Total:
     def unknown(self) -> list[str]:
         """Names of the fields of which no earlier total `like` says how large they are: absent or zero there.
 
-        The power of two that such a field is rounded to multiples of, its grain, must be agreed on first.
+        The power of two that such a field is rounded to multiples of, its grain, must be agreed on first. A total is a
+        sum over all nodes.
         """
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]

@@ -12,7 +12,10 @@ from glmesh.types import Indices, Matrix, Tree, Unsigned
 
 
 class Unfinished(GlmeshError):
-    """Raised when a total lacks the contribution of a member that is away; contributions that arrived are kept."""
+    """Raised when a total lacks the contribution of a member that is away; contributions that arrived are kept.
+
+    A total is a sum over all nodes.
+    """
 
 
 class Transport(Protocol):
@@ -59,7 +62,10 @@ class Transport(Protocol):
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
 
     def state(self) -> Tree:
-        """Return the traffic, the clock and the messages on their way as a dict of plain data, for a checkpoint."""
+        """Return the traffic, the clock and the messages on their way as a dict of plain data, for a checkpoint.
+
+        A checkpoint is a run in a file.
+        """
 
     def restore(self, state: Tree) -> None:
         """Continue from the dict that `state` of another transport returned: traffic, clock, messages on their way."""

@@ -112,11 +112,17 @@ class Separable(ABC):
         return None
 
     def value(self, x: Vector) -> float:
-        """Return g(x), the sum over all pieces; infinite outside the domain of g."""
+        """Return g(x), the sum over all pieces; infinite outside the domain of g.
+
+        A piece is a column or a group of columns.
+        """
         return float(self.values(x).sum())
 
     def conjugate(self, u: Vector) -> float:
-        """Return the conjugate g*(u), the sum over all pieces; infinite outside the domain of g*."""
+        """Return the conjugate g*(u), the sum over all pieces; infinite outside the domain of g*.
+
+        A piece is a column or a group of columns.
+        """
         return float(self.conjugates(u).sum())
 
     # for a dual point that is scaled towards zero until it is in the domain of g*

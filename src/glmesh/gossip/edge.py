@@ -139,7 +139,10 @@ class Edge:
             self.digest = self._fingerprint()
 
     def _fingerprint(self) -> int:
-        """Return a 64-bit integer, a digest of the flow F that both ends of a link compute alike if F_kl = -F_lk."""
+        """Return a 64-bit integer, a digest of the flow F that both ends of a link compute alike if F_kl = -F_lk.
+
+        A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite copies.
+        """
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
@@ -189,7 +192,8 @@ class Edge:
     def receive(self, offer: Offer) -> OfferOutcome:
         """Process an offer from the peer and return what it did to the flow; version and incarnation may change too.
 
-        An incarnation is a life of a node: the number grows when it starts without its memory.
+        An incarnation is a life of a node: the number grows when it starts without its memory. A flow is what has
+        passed over a link, a vector of shape (d,); its two ends hold opposite copies.
         """
         if offer.incarnation < self.peer_incarnation:
             return OfferOutcome.NOTHING  # from a former life
@@ -216,14 +220,18 @@ class Edge:
         return OfferOutcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
-        """If the peer's offer starts from an older version of the flow than ours, let our next offer carry the flow."""
+        """If the peer's offer starts from an older version of the flow than ours, let our next offer carry the flow.
+
+        A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite copies.
+        """
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 
     def _conclude(self, offer: Offer) -> OfferOutcome:
         """Compute the new flow from this end's and the peer's offer of one attempt, if the attempt is still open.
 
-        Return the OfferOutcome: what was done to the flow.
+        Return the OfferOutcome: what was done to the flow. A flow is what has passed over a link, a vector of shape
+        (d,); its two ends hold opposite copies.
         """
         self._notice_lag(offer)
         made = self.made
@@ -253,12 +261,16 @@ class Edge:
     def lean(self) -> float:
         """Return how far the extrapolated flow is ahead of the agreed one, as a multiple of its last change; a float.
 
-        0 without momentum.
+        0 without momentum. A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite
+        copies.
         """
         return self.coast + self.push if self.drifts else 0.0
 
     def drop(self) -> None:
-        """Set the flow over this link to zero, as if never exchanged: the peer has lost its own or is gone for good."""
+        """Set the flow over this link to zero, as if never exchanged: the peer has lost its own or is gone for good.
+
+        A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite copies.
+        """
         self.flow[:] = 0.0
         self.version, self.digest, self.drifts = NEVER, self._fingerprint(), False
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
@@ -267,7 +279,8 @@ class Edge:
         """Begin a new incarnation of this end after a crash.
 
         The flow stays as it is, and the peer's incarnation is unknown. `incarnation` must be larger than any before,
-        also than those after the backup that this end returns from.
+        also than those after the backup that this end returns from. A flow is what has passed over a link, a vector of
+        shape (d,); its two ends hold opposite copies.
         """
         self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN

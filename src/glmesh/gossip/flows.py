@@ -222,7 +222,10 @@ class FlowGossip(Gossip):
                 own_flows.edges[mail.sender].receive(offer)
 
     def sum_flows(self, k: int) -> None:
-        """Set flows[k] to the sum of the k-th hosted node's extrapolated flows and of what it inherited."""
+        """Set flows[k] to the sum of the k-th hosted node's extrapolated flows and of what it inherited.
+
+        A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite copies.
+        """
         self.flows[k] = self.committed(k)
         for _, edge in sorted(self.node_flows[k].edges.items()):
             if edge.lean:
@@ -243,7 +246,8 @@ class FlowGossip(Gossip):
     def derive(self) -> None:
         """Set the estimates v_k = K (u_k + sum of flows) of Ax at all hosted nodes, K as node k counts members.
 
-        u_k = A_k x_k, the node's columns times its variables.
+        u_k = A_k x_k, the node's columns times its variables. A flow is what has passed over a link, a vector of shape
+        (d,); its two ends hold opposite copies.
         """
         np.add(self.u, self.flows, out=self.v)
         self.v *= self.members_seen[:, None]
@@ -352,7 +356,10 @@ class FlowGossip(Gossip):
         own_flows.edges.pop(peer, None)
 
     def lose_memory(self, k: int) -> None:
-        """Set all flows of the k-th hosted node to zero and begin a new incarnation on its links, as after a crash."""
+        """Set all flows of the k-th hosted node to zero and begin a new incarnation on its links, as after a crash.
+
+        A flow is what has passed over a link, a vector of shape (d,); its two ends hold opposite copies.
+        """
         for edge in self.node_flows[k].edges.values():
             edge.drop()
             edge.restart(edge.incarnation + 1)

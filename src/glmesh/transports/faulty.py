@@ -44,7 +44,8 @@ class OpenTotals:
     def begin_round(self, members: Flags) -> None:
         """Begin a round; `members` is a mask of shape (K,), True for nodes that take part in the run.
 
-        Totals of the round before are kept if it was not finished and had the same members, else dropped.
+        Totals of the round before are kept if it was not finished and had the same members, else dropped. A total is a
+        sum over all nodes.
         """
         listed = np.flatnonzero(members).tolist()
         if self.open is None or listed != self.members:
@@ -56,7 +57,8 @@ class OpenTotals:
         """Return the next total that this round asks for, shape (N,), if an unfinished round had made it; else None.
 
         `rows` are the contributions of all K nodes to that total, shape (K, N). If they are others than in the
-        unfinished round, because data or penalty have changed since, that total and those after it are dropped.
+        unfinished round, because data or penalty have changed since, that total and those after it are dropped. A total
+        is a sum over all nodes.
         """
         at, digest = self.turn, blake2b(np.ascontiguousarray(rows).data, digest_size=12).hexdigest()
         self.turn += 1
@@ -67,12 +69,18 @@ class OpenTotals:
         return self.done[at] if at < len(self.done) else None
 
     def _give_up(self, first: int) -> None:
-        """Drop all totals from number `first` of the round on; messages about them are ignored from now on."""
+        """Drop all totals from number `first` of the round on; messages about them are ignored from now on.
+
+        A total is a sum over all nodes.
+        """
         self.open, self.done, self.contributions = None, self.done[:first], self.contributions[:first]
         self.number += 1
 
     def close(self, total: Contribution) -> Contribution:
-        """Store a total, shape (N,), that all members hold, until the round is over, and return it."""
+        """Store a total, shape (N,), that all members hold, until the round is over, and return it.
+
+        A total is a sum over all nodes.
+        """
         self.done, self.open, self.number = [*self.done, total], None, self.number + 1
         return total
 
@@ -175,7 +183,10 @@ class FaultyTransport(LocalTransport):
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest, trees=trees)
 
     def state(self) -> dict[str, object]:
-        """Return a dict for a checkpoint: traffic, clock, exchanges made, delayed messages and unfinished totals."""
+        """Return a dict for a checkpoint: traffic, clock, exchanges made, delayed messages and unfinished totals.
+
+        A total is a sum over all nodes.
+        """
         return super().state() | {
             "exchanges": self.exchanges,
             "delayed": self.delayed,
@@ -183,7 +194,10 @@ class FaultyTransport(LocalTransport):
         }
 
     def restore(self, state: Tree) -> None:
-        """Replace counters, clock, delayed messages and unfinished totals by those that `state` returned."""
+        """Replace counters, clock, delayed messages and unfinished totals by those that `state` returned.
+
+        A total is a sum over all nodes.
+        """
         super().restore(state)
         self.exchanges, self.delayed = state["exchanges"], state["delayed"]
         self.totals = state.get("totals") or OpenTotals()  # files of earlier releases have none

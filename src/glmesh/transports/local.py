@@ -96,7 +96,10 @@ class LocalTransport:
         return np.asarray(np.max([rows.max(axis=0) for rows in numbers], axis=0))
 
     def _count_total(self, length: int) -> None:
-        """Count the exchanges and bytes of a total of `length` bytes per node, and advance the virtual clock."""
+        """Count the exchanges and bytes of a total of `length` bytes per node, and advance the virtual clock.
+
+        A total is a sum over all nodes.
+        """
         legs = self.routes.legs(length)
         if self.clock is None:
             self.traffic.communications += len(legs)

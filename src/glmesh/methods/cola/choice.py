@@ -73,7 +73,7 @@ def newton(setup: Setup) -> Choice:
     """Return the Choice of the cheapest method on totals that suits the problem, for acceleration="newton".
 
     Raise UnsuitablePair if no method on totals suits the problem, InvalidInput if the fault plan does not go with
-    totals.
+    totals. A method on totals, such as Newton's, computes from sums over all nodes.
     """
     task = Task.of(setup.problem, setup.processes)
     if task.on_totals is None:

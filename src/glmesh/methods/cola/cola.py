@@ -222,7 +222,10 @@ class Cola:
 
     @property
     def leaves_rounds_open(self) -> bool:
-        """Return whether a method on totals may replace CoLA's rounds, because no option asks for these rounds."""
+        """Return whether a method on totals may replace CoLA's rounds, because no option asks for these rounds.
+
+        A method on totals, such as Newton's, computes from sums over all nodes.
+        """
         asks = self.local_passes is not None or self.gossip != "auto" or self.curvature != "auto"
         return not asks and not self.averages_exactly and self.unsuited is None
 
@@ -247,7 +250,8 @@ class Cola:
     def prepare(self, setup: Setup) -> ColaNodes | TotalNodes[Any]:
         """Return the nodes that this process hosts, ready for round 0: CoLA's, or those of a method on totals.
 
-        The cost model chooses between the two before the first exchange.
+        The cost model chooses between the two before the first exchange. A method on totals, such as Newton's, computes
+        from sums over all nodes.
         """
         plan, flows = setup.plan, self.uses_flows(setup)
         choice = self.decide(setup, flows=flows)

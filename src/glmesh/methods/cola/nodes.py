@@ -436,7 +436,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
         The array is in the user's order, shape (n,). A list of None, one per block, if `start` is None: a cold start. A
         Result of a method on totals has coefficients alone: split by samples the dual variables that belong to them are
-        taken. Raise InvalidInput for variables of another shape or out of bounds. A cold start has all variables 0.
+        taken. Raise InvalidInput for variables of another shape or out of bounds. A cold start has all variables 0. A
+        method on totals, such as Newton's, computes from sums over all nodes.
         """
         if start is None:
             return [None] * len(self.blocks)
