@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores, and a third brings nothing.
 PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test coverage soak fuzz lint format bench clean
+.PHONY: demo test coverage soak patience fuzz lint format bench clean
 
 demo: $(VENV)/.plot
 	$(BIN)/glmesh demo
@@ -20,6 +20,10 @@ coverage: $(VENV)/.test
 # The numbers of the acceptance instead of a tenth; writes benchmarks/reports/soak.md.
 soak: $(VENV)/.test
 	GLMESH_SOAK=1 $(PYTEST) --timeout=3600
+
+# The tests that wait for processes, 20 times beside eight busy ones (hours on two cores).
+patience: $(VENV)/.test
+	$(BIN)/python -m tests.patience
 
 # What crosses a link between peers, a million inputs (some minutes).
 fuzz: $(VENV)/.fuzz

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.waits
+
 _RANK = """
 import os, signal
 from argparse import Namespace

@@ -51,6 +51,7 @@ def test_help_shows_examples_and_fits_a_terminal(
     assert max(map(len, shown.splitlines())) <= 82
 
 
+@pytest.mark.waits
 def test_the_second_example_of_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_contract_is_written_from_one_file_and_the_doctor_compares_others_with
     assert "is not the key of" in capsys.readouterr().out
 
 
+@pytest.mark.waits
 def test_up_ends_at_every_site_when_one_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +216,7 @@ class _Checker(html.parser.HTMLParser):
         self.outside += [value for key, value in attributes if key in ("src", "href")]
 
 
+@pytest.mark.waits
 def test_a_running_node_is_seen_from_outside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     parts = [(rng.normal(size=(30, 10)), rng.choice([-1.0, 1.0], size=30)) for _ in range(3)]
@@ -281,6 +284,7 @@ def _in_a_terminal(arguments: list[str], output: str) -> None:
     sys.exit(main(arguments))
 
 
+@pytest.mark.waits
 def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     parts = [(rng.normal(size=(30, 10)), rng.choice([-1.0, 1.0], size=30)) for _ in range(2)]

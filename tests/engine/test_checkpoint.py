@@ -399,6 +399,7 @@ def start_child(path):
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("seed", range(max(2, cases(20))))
 def test_a_killed_solve_goes_on_to_the_last_bit(seed, tmp_path, uninterrupted):
     rng, path = np.random.default_rng(seed), tmp_path / "run"

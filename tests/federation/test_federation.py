@@ -22,6 +22,8 @@ from glmesh.files.data_files import load
 from tests.cases import SOAK
 from tests.peers import Proxies, sites
 
+pytestmark = pytest.mark.waits
+
 
 def _classification(m: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)

@@ -25,6 +25,8 @@ from glmesh.federation.node.site_data import add_name, digest_key
 from glmesh.federation.wire import Hello, Kind, PeerLinks, links, pack_json, pack_vector, unpack_vector
 from tests.loopback import Loopback
 
+pytestmark = pytest.mark.waits
+
 NAMES = ("alice", "bob", "carol")
 Recorded = list[tuple[Kind, bytes]]
 

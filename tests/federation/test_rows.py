@@ -140,6 +140,7 @@ PLACES = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("case", PLACES)
 def test_two_sites_find_where_their_rows_part(tmp_path: Path, case: str) -> None:
     ids, level, alices, bobs = PLACES[case]
@@ -153,6 +154,7 @@ def test_two_sites_find_where_their_rows_part(tmp_path: Path, case: str) -> None
         assert words in rows.seen
 
 
+@pytest.mark.waits
 def test_two_sites_find_the_same_patients(tmp_path: Path) -> None:
     names = {"alice": PEOPLE[:20], "bob": ["p25", "p3", "p26", "p19"], "carol": ["z"]}
     network = {"topology": "links", "links": [["alice", "carol"], ["bob", "carol"]]}  # they need not be neighbours
@@ -164,6 +166,7 @@ def test_two_sites_find_the_same_patients(tmp_path: Path) -> None:
     assert "alice has rows of the same names as 2 rows of bob.csv (line 3, 5)" in found["bob"][-1].seen
 
 
+@pytest.mark.waits
 def test_nothing_is_told_to_a_site_that_asks_alone_or_for_something_else(tmp_path: Path, capsys: Any) -> None:
     made = _sites(tmp_path, {"alice": PEOPLE, "bob": SWAPPED}, network={"meet_within": 0.5})
     assert main(["doctor", str(tmp_path / "alice.toml"), "--rows", "bob"]) == 2
@@ -182,6 +185,7 @@ def test_nothing_is_told_to_a_site_that_asks_alone_or_for_something_else(tmp_pat
     assert "rows have no names to be compared" in capsys.readouterr().out
 
 
+@pytest.mark.waits
 def test_a_node_that_trains_tells_nothing(tmp_path: Path) -> None:
     made = _sites(tmp_path, {"alice": PEOPLE, "bob": SWAPPED}, network={"meet_within": 20.0})
     thread = threading.Thread(target=made.run, args=("alice",))
@@ -194,6 +198,7 @@ def test_a_node_that_trains_tells_nothing(tmp_path: Path) -> None:
     assert "compare rows" in made.errors["alice"] or "runs `doctor --rows`" in made.errors["alice"]
 
 
+@pytest.mark.waits
 def test_the_commands_of_two_sites_end_alike(tmp_path: Path) -> None:
     _sites(tmp_path, {"alice": PEOPLE, "bob": SWAPPED})
     runs = [

@@ -35,6 +35,8 @@ from glmesh.gossip.edge import Offer
 from glmesh.gossip.membership import Membership
 from tests.peers import Sites, sites
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:

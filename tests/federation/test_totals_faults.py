@@ -19,6 +19,8 @@ from tests.peers import Proxies, Sites, sites
 
 needs_peers()
 
+pytestmark = pytest.mark.waits
+
 # [bytes] of a node's file: before its first total (the digests of its rows alone), after the survey, and every total
 POINTS = [12_500, *range(97_000, 187_000, 10_000)]
 PROBLEM = {"loss": "logistic", "method": "totals", "fit_intercept": True, "tol": 1e-8}

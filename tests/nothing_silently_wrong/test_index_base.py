@@ -94,6 +94,7 @@ def _federation(folder: Path, bases: dict[str, int | None], data: Contract | Non
     return made
 
 
+@pytest.mark.waits
 def test_a_site_that_may_count_from_1_beside_one_that_counts_from_0_is_asked(tmp_path: Path) -> None:
     made = _federation(tmp_path, {})
     assert set(made.errors) == set(SITES)
@@ -104,6 +105,7 @@ def test_a_site_that_may_count_from_1_beside_one_that_counts_from_0_is_asked(tmp
         assert "carol cannot" not in line
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("where", ["node file", "contract"])
 def test_sites_agree_on_the_base(tmp_path: Path, where: str) -> None:
     columns = tuple(Column(f"column {k}") for k in range(3))

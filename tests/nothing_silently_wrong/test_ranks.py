@@ -46,6 +46,7 @@ KINDS = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("kind", list(KINDS)[: None if SOAK else 3])
 def test_options_that_differ_are_named_and_all_ranks_end_with_2(tmp_path, kind):
     write_data(tmp_path / "data.svm")
@@ -59,6 +60,7 @@ def test_options_that_differ_are_named_and_all_ranks_end_with_2(tmp_path, kind):
     assert not (tmp_path / "glmesh-model.npz").exists()
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not SOAK, reason="a start of mpiexec; the comparison itself is tested below")
 def test_files_that_differ_under_one_name_are_named(tmp_path):
     for folder in ("one", "other"):
@@ -89,6 +91,7 @@ def write_tables(folder, change=lambda names, table: (names, table)):
     return X, y
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not SOAK, reason="a start of mpiexec; files of sites go through the same agreement")
 def test_tables_of_ranks_in_another_order_are_put_in_order_by_name(tmp_path):
     order = [2, 0, 3, 1]
@@ -109,6 +112,7 @@ TABLES = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not SOAK, reason="a start of mpiexec; files of sites go through the same agreement")
 @pytest.mark.parametrize("case", TABLES)
 def test_tables_of_ranks_that_do_not_fit_end_all_ranks(tmp_path, case):
@@ -121,6 +125,7 @@ def test_tables_of_ranks_that_do_not_fit_end_all_ranks(tmp_path, case):
     assert not (tmp_path / "glmesh-model.npz").exists()
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not SOAK, reason="a start of mpiexec")
 def test_ranks_that_forgot_the_runtime_do_not_each_train_alone(tmp_path):
     write_data(tmp_path / "data.svm")
@@ -137,6 +142,7 @@ def both(tmp_path_factory):
     return folder
 
 
+@pytest.mark.waits
 def test_rows_of_each_ranks_own_make_the_fit_of_all_rows(both):
     texts = np.where(Y > 0.5, "ill", np.where(Y < -0.5, "well", "maybe"))
     weighted = LogisticRegression(tol=1e-3, n_nodes=6, class_weight="balanced")
@@ -171,6 +177,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("case", REFUSED)
 def test_calls_that_differ_between_ranks_are_refused_at_all_of_them(both, case):
     for rank in range(2):
@@ -237,6 +244,7 @@ def test_the_first_difference_is_named(mine, yours, words):
     assert (told is None) if words is None else told.startswith(words), told
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the ranks are found in /proc")
 @pytest.mark.skipif(not SOAK, reason="half a minute of waiting")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,6 +14,8 @@ from glmesh.contract import Column, Contract
 from glmesh.federation.monitor.history import read_lines
 from tests.loopback import Loopback
 
+pytestmark = pytest.mark.waits
+
 NAMES = ("age", "bmi", "sbp")
 W = np.array([1.0, -2.0, 0.5])
 

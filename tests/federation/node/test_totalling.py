@@ -26,6 +26,8 @@ from glmesh.methods import InteriorPoint, ProximalNewton
 from glmesh.types import Matrix, Vector
 from tests.loopback import Loopback
 
+pytestmark = pytest.mark.waits
+
 NAMES = ("alice", "bob", "carol", "dora", "emil", "fay", "gus", "hans")
 
 

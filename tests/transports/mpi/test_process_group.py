@@ -74,6 +74,7 @@ def four(tmp_path_factory):
     return folder
 
 
+@pytest.mark.waits
 def test_four_ranks_have_the_simulators_bits(four):
     """Default, printed, exact sums, Chebyshev, consensus methods, one of a stranger; figures, history and bytes."""
     expected = {name: figures(solve(make(), **options)) for name, (make, options) in cases().items()}
@@ -89,6 +90,7 @@ def test_four_ranks_have_the_simulators_bits(four):
             assert not differ, (rank, differ)
 
 
+@pytest.mark.waits
 def test_impossible_options_are_refused_by_all_ranks(four):
     for rank in range(4):
         told = dict(line.split(": ", 1) for line in (four / f"refuse-{rank}.txt").read_text().splitlines())
@@ -107,6 +109,7 @@ def test_impossible_options_are_refused_by_all_ranks(four):
         assert told["again"] == "3"
 
 
+@pytest.mark.waits
 def test_no_rank_holds_the_whole_matrix(four):
     X, y = data_files.load(four / "data.svm")
     for split, how in itertools.product(("features", "samples"), ("balanced", "shuffled")):
@@ -142,6 +145,7 @@ def test_files_that_cannot_be_cut_are_refused(tmp_path):
             data_files.load_part(tmp_path / name, 0, 2)
 
 
+@pytest.mark.waits
 def test_the_command_writes_the_simulators_model(data, monkeypatch, capsys):
     monkeypatch.chdir(data.parent)
     common = ["data.svm", "--model", "logistic", "--nodes", "8", "--tol", "1e-3", "--split", "samples", "--intercept"]
@@ -156,6 +160,7 @@ def test_the_command_writes_the_simulators_model(data, monkeypatch, capsys):
     assert all(line in out for line in summary if not any(word in line for word in own))
 
 
+@pytest.mark.waits
 def test_one_file_per_rank(data):
     """Tables, one below the other; by features, where all must be traded."""
     X, y = data_files.load(data)
@@ -171,6 +176,7 @@ def test_one_file_per_rank(data):
     assert (folder / "two.npz").read_bytes() == (folder / "one.npz").read_bytes()
 
 
+@pytest.mark.waits
 def test_a_bad_line_is_named_once(data):
     lines = data.read_text().splitlines()
     lines[100] = "1 7:3 2:1"
@@ -209,6 +215,7 @@ def train_for(rounds: int) -> list[str]:
             "--record-every", "10"]  # fmt: skip
 
 
+@pytest.mark.waits
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the ranks are found in /proc")
 def test_a_rank_is_killed_and_the_run_goes_on_with_any_number_of_ranks(data, monkeypatch):
     folder = data.parent
@@ -237,6 +244,7 @@ def test_a_rank_is_killed_and_the_run_goes_on_with_any_number_of_ranks(data, mon
     assert [key for key in straight if again[key].tobytes() != straight[key].tobytes()] == []
 
 
+@pytest.mark.waits
 def test_a_signal_ends_a_run_with_its_checkpoint(data):
     """SIGTERM, as a scheduler sends it; mpiexec passes it on."""
     path = data.parent / "saved" / "run.ckpt"
