@@ -5,6 +5,8 @@ import os
 from hypothesis import HealthCheck, settings
 
 SOAK = os.environ.get("GLMESH_SOAK") == "1"
+# [s] of waiting for a condition, also on a busy machine; below the timeouts of pytest, so that what was seen is told
+LIMIT = 3000.0 if SOAK else 280.0
 
 
 def cases(full: int) -> int:

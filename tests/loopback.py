@@ -17,6 +17,7 @@ from glmesh.federation.monitor.log import node_log
 from glmesh.federation.node.process import Node
 from glmesh.federation.node.training import Ending
 from glmesh.files import model_files
+from tests.cases import LIMIT
 from tests.peers import free_ports
 
 needs_peers()
@@ -89,7 +90,7 @@ class Loopback:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(LIMIT)
         assert not any(thread.is_alive() for thread in threads), "a node hangs"
 
     def _one(self, name: str) -> None:

@@ -7,13 +7,14 @@ line says how each run ended; what a run that failed has printed follows it. The
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 COUNT = [sys.executable, "-c", "while True: pass"]
-PYTEST = [sys.executable, "-m", "pytest", "-m", "waits", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"]
+PYTEST = [sys.executable, "-m", "pytest", "-m", "waits", "-n", "2", "--dist", "worksteal", "-q"]
 
 
 def files() -> list[str]:
@@ -29,6 +30,7 @@ def say(text: str) -> None:
 
 def main(runs: int = 20, n_busy: int = 8) -> int:
     """Return 0 if the tests passed in all runs, else 1."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through `finally`
     passed, command = 0, [*PYTEST, *files()]
     busy = [subprocess.Popen(COUNT) for _ in range(n_busy)]
     try:

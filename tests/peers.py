@@ -28,6 +28,7 @@ from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.monitor.history import read_lines
 from glmesh.files import model_files
+from tests.cases import LIMIT
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.peers_warm"])
@@ -143,16 +144,17 @@ class Sites:
             if path.name not in ("log.jsonl", "history.jsonl"):
                 path.unlink()
 
-    def wait(self, seconds: float, nodes: Sequence[int] | None = None) -> list[int | None]:
-        """Exit codes, once all (or these) have ended."""
-        end = time.monotonic() + seconds
+    def wait(self, nodes: Sequence[int] | None = None) -> list[int | None]:
+        """Exit codes, once all (or these) have ended; None for one that has not within LIMIT."""
+        end = time.monotonic() + LIMIT
         chosen = [self.processes[k] for k in (nodes or sorted(self.processes))]
         for process in chosen:
             process.join(max(end - time.monotonic(), 0.01))
         return [process.exitcode for process in chosen]
 
-    def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
-        end = time.monotonic() + seconds
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds; fail after LIMIT, with what the nodes have said."""
+        end = time.monotonic() + LIMIT
         while not condition():
             assert time.monotonic() < end, self.output()
             time.sleep(0.05)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.cases import LIMIT
+
 pytestmark = pytest.mark.waits
 
 _RANK = """
@@ -25,7 +27,9 @@ with Sentinel(Namespace(checkpoint={checkpoint!r}), on=True):
 def test_a_killed_rank_leaves_advice_on_how_to_go_on(checkpoint, advice):
     script = _RANK.format(checkpoint=checkpoint, end="os.kill(os.getpid(), signal.SIGKILL)")
     # stderr ends only when the small process beside the rank has spoken too: it holds the same pipe
-    ended = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False
+    )
     assert ended.returncode == -9
     assert ended.stderr.startswith(f"glmesh: error: a rank has died, and the run with it. {advice}")
 
@@ -33,5 +37,5 @@ def test_a_killed_rank_leaves_advice_on_how_to_go_on(checkpoint, advice):
 @pytest.mark.parametrize("end", ["pass", "raise SystemExit(0)"])
 def test_a_rank_that_ends_by_itself_leaves_no_advice(end):
     script = _RANK.format(checkpoint="saved", end=end)
-    ended = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     assert ended.stderr == ""

@@ -21,6 +21,7 @@ from glmesh.cli import main
 from glmesh.federation.config import keys
 from glmesh.federation.monitor.screen import left, screen
 from glmesh.federation.monitor.server import metrics
+from tests.cases import LIMIT
 from tests.peers import FORK, free_ports, sites
 
 README = Path(__file__).parents[2] / "README.md"
@@ -294,9 +295,9 @@ def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
         viewer.start()
         peers.until(lambda: shown.exists() and "n0  meeting" in shown.read_text())  # drawn before there is a neighbour
         peers.start(1)
-        viewer.join(30)
+        viewer.join(LIMIT)
         assert viewer.exitcode == 0
-        assert peers.wait(30) == [0]
+        assert peers.wait() == [0]
         text = shown.read_text()
         assert "\x1b[2J" in text
         assert re.search(r"n0  certified  round \d+", text)

@@ -23,6 +23,7 @@ from glmesh.federation.config import Site, keys
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.site_data import add_name, digest_key
 from glmesh.federation.wire import Hello, Kind, PeerLinks, links, pack_json, pack_vector, unpack_vector
+from tests.cases import LIMIT
 from tests.loopback import Loopback
 
 pytestmark = pytest.mark.waits
@@ -390,7 +391,7 @@ def test_a_relay_with_the_key_of_the_authority_cannot_serve_an_impostor(
                 assert reached is not None
                 assert reached.up
                 return
-            assert relay.enough.wait(40.0)
+            assert relay.enough.wait(LIMIT)
             assert forged.inbox.get(0.0) is None
             assert dialling.inbox.get(0.0) is None
             assert not dialling.links[0].up
@@ -446,7 +447,7 @@ def test_links_take_no_proxy_from_the_environment(
         alice.start()
         bob.start()
         if obeys:
-            assert proxy.wait(20.0)
+            assert proxy.wait(LIMIT)
             assert not bob.links[0].up
             return
         message = bob.inbox.get(20.0)

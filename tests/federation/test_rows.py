@@ -20,7 +20,7 @@ from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPar
 from glmesh.federation.monitor.doctor import Finding, compare
 from glmesh.federation.rows import NameMatch, RowSearch
 from glmesh.federation.wire import pack_json
-from tests.cases import prop
+from tests.cases import LIMIT, prop
 from tests.loopback import Loopback
 
 FEDERATION = Federation(
@@ -111,7 +111,7 @@ def _both(made: Loopback, purpose: str) -> dict[str, list[Finding]]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT)
     return found
 
 
@@ -191,7 +191,7 @@ def test_a_node_that_trains_tells_nothing(tmp_path: Path) -> None:
     thread = threading.Thread(target=made.run, args=("alice",))
     thread.start()
     *_, last = compare(tmp_path / "bob.toml", "rows", "alice")
-    thread.join(60)
+    thread.join(LIMIT)
     assert last.level == "error"
     assert "alice" in last.seen
     assert "trains" in last.seen or "does not train" in last.seen
@@ -209,7 +209,7 @@ def test_the_commands_of_two_sites_end_alike(tmp_path: Path) -> None:
         for site, other in (("alice", "bob"), ("bob", "alice"))
     ]  # fmt: skip
     for run, site in zip(runs, ("alice", "bob"), strict=True):
-        out, errors = run.communicate(timeout=120)
+        out, errors = run.communicate(timeout=LIMIT)
         assert run.returncode == 2
         assert not errors
         assert f"then {site}.csv has line 5" in out

@@ -33,6 +33,7 @@ from glmesh.federation.wire.listed import listed_certificate
 from glmesh.federation.wire.messages import Hello
 from glmesh.gossip.edge import Offer
 from glmesh.gossip.membership import Membership
+from tests.cases import LIMIT
 from tests.peers import Sites, sites
 
 pytestmark = pytest.mark.waits
@@ -52,7 +53,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
         peers.until(lambda: peers.round(0) > at + 20)  # whatever was tried, the run goes on
         for k in range(3):
             peers.kill(k, signal.SIGTERM)
-        assert peers.wait(20) == [130] * 3, peers.output()
+        assert peers.wait() == [130] * 3, peers.output()
 
 
 def _channel(peers: Sites, folder: Path, name: str | None, target: int = 0) -> grpc.Channel:
@@ -82,7 +83,7 @@ def _talk(peers: Sites, name: str, messages: list[bytes], folder: Path | None = 
 def _talk_once(peers: Sites, name: str, messages: list[bytes], folder: Path | None) -> str:
     with _channel(peers, folder or peers.folder / "keys", name) as channel:
         answered = threading.Event()
-        answers = channel.stream_stream("/glmesh.Link/Talk")(_until(messages, answered), timeout=10)
+        answers = channel.stream_stream("/glmesh.Link/Talk")(_until(messages, answered), timeout=LIMIT)
         assembler, why = Assembler(), ""
         try:
             for frame in answers:
@@ -100,7 +101,7 @@ def _talk_once(peers: Sites, name: str, messages: list[bytes], folder: Path | No
 def _until(messages: list[bytes], answered: threading.Event) -> Iterator[bytes]:
     """These messages; the stream stays open until they are answered."""
     yield from messages
-    answered.wait(10)
+    answered.wait(LIMIT)
 
 
 def _hello(peers: Sites, name: str, **other: Any) -> bytes:
@@ -115,7 +116,7 @@ def _mail(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
 
 
 def _await_logged(peers: Sites, event: str, words: str) -> None:
-    peers.until(lambda: any(words in str(entry.get("why")) for entry in peers.events(0, event)), 5.0)
+    peers.until(lambda: any(words in str(entry.get("why")) for entry in peers.events(0, event)))
 
 
 def _outsiders(peers: Sites) -> Path:
@@ -143,7 +144,7 @@ def test_a_connection_without_a_good_certificate_is_refused(running: Sites, who:
             keys.make(folder, ["gone"], days=-1)
     with _channel(running, folder, name) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            next(channel.stream_stream("/glmesh.Link/Talk")(iter([_hello(running, "n1")]), timeout=10))
+            next(channel.stream_stream("/glmesh.Link/Talk")(iter([_hello(running, "n1")]), timeout=LIMIT))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     _await_logged(running, "refused", words)
     if name is not None:  # what a node says that dials with it

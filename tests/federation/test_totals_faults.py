@@ -62,7 +62,7 @@ def test_a_site_that_is_killed_anywhere_and_started_again_has_the_simulators_bit
         made.start()
         kill_when(made, victim, size)
         made.start(victim)
-        assert made.wait(60) == [0, 0, 0], made.output()
+        assert made.wait() == [0, 0, 0], made.output()
         for k in range(3):
             np.testing.assert_array_equal(made.model(k).coef, answer.coef)
             assert made.model(k).intercept == answer.intercept
@@ -76,7 +76,7 @@ def test_a_site_that_lost_its_disk_begins_anew_with_the_others_at_a_drawn_start(
         kill_when(made, 1, 107_000)
         made.lose_disk(1)
         made.start(1)
-        assert made.wait(60) == [0, 0, 0], made.output()
+        assert made.wait() == [0, 0, 0], made.output()
         models = [made.model(k) for k in range(3)]
         np.testing.assert_array_equal(models[0].coef, models[2].coef)
         np.testing.assert_allclose(models[0].coef, answer.coef, rtol=1e-3, atol=1e-4)
@@ -91,7 +91,7 @@ def test_a_site_that_stands_still_is_waited_for(tmp_path: Path) -> None:
         made.kill(2, signal.SIGSTOP)
         made.until(lambda: made.ended(0) or bool(made.history(0) and made.history(0)[-1].get("waiting")))
         made.kill(2, signal.SIGCONT)
-        assert made.wait(60) == [0, 0, 0], made.output()
+        assert made.wait() == [0, 0, 0], made.output()
         np.testing.assert_array_equal(made.model(2).coef, expected(parts).coef)
 
 
@@ -101,7 +101,7 @@ def test_a_late_site_takes_part_from_when_it_comes(tmp_path: Path) -> None:
         made.start(3)
         made.until(lambda: bool(made.events(3, "waiting")) or made.ended(3) or (made.folder / "n3.state").exists())
         made.start(0, 1, 2)
-        codes = made.wait(60)
+        codes = made.wait()
         assert set(codes) <= {0, 4}, made.output()
         models = [made.model(k) for k in range(4)]
         for model in models:
@@ -125,7 +125,7 @@ def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) 
         proxies.cut()
         if gone == "without":
             made.until(lambda: made.ended(0) or len(made.history(0)[-1]["members"]) == 3)
-            assert made.wait(60, [0, 1, 2]) in ([4, 4, 4], [0, 0, 0]), made.output()
+            assert made.wait([0, 1, 2]) in ([4, 4, 4], [0, 0, 0]), made.output()
             models = [made.model(k) for k in range(3)]
             if models[0].without:
                 assert set(models[0].without) == {"n3", "n4"}
@@ -137,6 +137,6 @@ def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) 
             return
         made.until(lambda: made.ended(0) or bool(made.history(0)[-1].get("waiting")))
         proxies.heal()
-        assert made.wait(60) == [0] * 5, made.output()
+        assert made.wait() == [0] * 5, made.output()
         for k in range(5):
             np.testing.assert_array_equal(made.model(k).coef, answer.coef)

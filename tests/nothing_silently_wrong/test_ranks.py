@@ -22,7 +22,7 @@ from glmesh.network import topology
 from glmesh.parallel import ProcessGroup
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
-from tests.cases import SOAK
+from tests.cases import LIMIT, SOAK
 from tests.ranks import SIGNS, X, Y
 from tests.transports.mpi.test_process_group import ENV, MPIEXEC, ROOT, TRAIN, launch, ranks_of, start, write_data
 
@@ -53,7 +53,7 @@ def test_options_that_differ_are_named_and_all_ranks_end_with_2(tmp_path, kind):
     common = [sys.executable, *TRAIN, "data.svm", "--model", "logistic", "--nodes", "4", "--runtime", "mpi"]
     options, words = KINDS[kind]
     command = [MPIEXEC, "-n", "1", *common, ":", "-n", "1", *common, *options]
-    ended = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ended.returncode == 2, ended
     assert ended.stderr.startswith(f"glmesh: error: {words}"), ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -72,7 +72,7 @@ def test_files_that_differ_under_one_name_are_named(tmp_path):
     sides = (["-n", "1", "-wdir", str(tmp_path / folder), *common] for folder in ("one", "other"))
     one, other = sides
     ended = subprocess.run(
-        [MPIEXEC, *one, ":", *other], env=ENV, capture_output=True, text=True, timeout=60, check=False
+        [MPIEXEC, *one, ":", *other], env=ENV, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert ended.returncode == 2
     assert "rank 1 has the file data.svm of" in ended.stderr
@@ -260,7 +260,7 @@ def test_a_signal_ends_ranks_that_wait_for_one_that_stands_still(tmp_path, numbe
         still, waits = sorted(ranks_of(process), reverse=True)[:2]
         os.kill(still, signal.SIGSTOP)
         os.kill(waits, number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT)
     finally:
         process.kill()
     assert process.returncode not in (0, None)

@@ -27,6 +27,10 @@ class Chosen:
         """Return the positions of columns whose cells are needed as they are written: labels and names of rows."""
         return frozenset(k for k in (self.target, self.ids) if k is not None)
 
+    def is_feature(self, names: Sequence[str] | None, k: int) -> bool:
+        """Return whether column k has a name, or no column has one (names None), and none of the three roles."""
+        return k not in (self.target, self.ids, self.weight) and _is_named(names, k)
+
 
 @dataclass(frozen=True)
 class Roles:
@@ -223,7 +227,15 @@ class FileColumns:
 
 
 def _matrix(columns: Sequence[Vector]) -> Matrix:
-    """Return X of shape (m, p), row by row in memory, from its p columns of shape (m,)."""
+    """Return X of shape (m, p), row by row in memory, from its p columns of shape (m,).
+
+    Where these are the columns of one such matrix, in its order, it is returned itself.
+    """
+    whole = columns[0].base
+    if whole is not None and whole.shape == (len(columns[0]), len(columns)) and whole.flags.c_contiguous:
+        places = [column.ctypes.data - whole.ctypes.data for column in columns if column.base is whole]
+        if places == list(range(0, whole.strides[0], whole.itemsize)):
+            return whole
     X = np.empty((len(columns[0]), len(columns)))
     for start in range(0, len(X), _ROWS):  # as many rows at a time as fit a cache
         for j, column in enumerate(columns):

@@ -24,6 +24,7 @@ from glmesh.federation.totals.messages import unpack
 from glmesh.federation.wire import Kind, PeerLinks
 from glmesh.methods import InteriorPoint, ProximalNewton
 from glmesh.types import Matrix, Vector
+from tests.cases import LIMIT
 from tests.loopback import Loopback
 
 pytestmark = pytest.mark.waits
@@ -225,10 +226,10 @@ def run_and_stop(made: Loopback, stopped: Mapping[str, int], then: Callable[[dic
     for thread in threads:
         thread.start()
     for _ in stopped:
-        assert gone.acquire(timeout=60)
+        assert gone.acquire(timeout=LIMIT)
     then(nodes)
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT)
     assert not any(thread.is_alive() for thread in threads)
     return endings
 

@@ -25,6 +25,7 @@ from glmesh.files import data_files
 from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
+from tests.cases import LIMIT
 from tests.ranks import cases, figures, fits, flat
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -45,7 +46,7 @@ def launch(n_ranks: int, arguments: list[str], folder: Path, code: int = 0) -> t
     """(what it printed, its errors); it must end with this exit code."""
     process = start(n_ranks, arguments, folder)
     try:
-        out, errors = process.communicate(timeout=600)
+        out, errors = process.communicate(timeout=LIMIT)
     finally:
         process.kill()
     assert process.returncode == code, (out, errors)
@@ -224,7 +225,7 @@ def test_a_rank_is_killed_and_the_run_goes_on_with_any_number_of_ranks(data, mon
     try:
         rounds_at(folder / "saved" / "run.ckpt", 30, process)
         os.kill(max(ranks_of(process)), signal.SIGKILL)
-        out, _ = process.communicate(timeout=60)  # a killed rank's last word may be lost: mpiexec closes its pipes
+        out, _ = process.communicate(timeout=LIMIT)  # a killed rank's last word may be lost: mpiexec closes its pipes
     finally:
         process.kill()
     assert process.returncode != 0
@@ -252,7 +253,7 @@ def test_a_signal_ends_a_run_with_its_checkpoint(data):
     try:
         rounds_at(path, 10, process)
         process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=LIMIT)
     finally:
         process.kill()
     assert process.returncode == 130, (out, errors)
