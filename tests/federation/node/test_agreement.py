@@ -9,7 +9,14 @@ import numpy as np
 
 from glmesh.contract import Column, Contract
 from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart
-from glmesh.federation.node.agreement import other_targets, same_targets, scale_warnings, settle, uncompared
+from glmesh.federation.node.agreement import (
+    gossip_warnings,
+    other_targets,
+    same_targets,
+    scale_warnings,
+    settle,
+    uncompared,
+)
 from glmesh.federation.node.site_data import scales
 from glmesh.federation.wire import DataOffer
 
@@ -90,6 +97,17 @@ def test_scales_are_powers_of_two_and_far_ones_are_named() -> None:
     assert not list(scale_warnings("ben", offers, contract))
     ranged = Contract("y", (Column("dose"), Column("none"), Column("age", low=0.0, high=120000.0)))
     assert [said for said in scale_warnings("ben", offers, ranged) if "'age'" in said and "in the contract" in said]
+
+
+def test_columns_that_make_gossip_slow_are_named_at_every_site() -> None:
+    contract = Contract("y", (Column("age"), Column("dose"), Column("none")))
+    offers = {
+        "ann": DataOffer("y", ["dose", "none", "age"], 3, scales=[9, None, 7]),
+        "ben": DataOffer("y", ["age", "dose", "none"], 3, scales=[6, 12, None]),
+    }
+    (said,) = gossip_warnings(offers, contract)
+    assert said.startswith("large values: dose (about 2^12). Gossip needs")
+    assert not list(gossip_warnings({"ann": offers["ann"]}, contract))
 
 
 def test_a_federation_without_some_members_must_stay_connected() -> None:

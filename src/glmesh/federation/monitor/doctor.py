@@ -16,7 +16,7 @@ from glmesh.core import Layout
 from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Site, expiry
 from glmesh.federation.monitor.server import ask
-from glmesh.federation.node.agreement import scale_warnings
+from glmesh.federation.node.agreement import gossip_warnings, scale_warnings
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
@@ -175,8 +175,11 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
         )
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
-    found = [str(finding) for finding in describe(own.table) if finding.warns]
-    for remark in [*found, *fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
+    found, offers = [str(finding) for finding in describe(own.table) if finding.warns], {site.file.name: own.offer}
+    found += [*fitted.remarks(), *scale_warnings(site.file.name, offers, contract)]
+    if not site.federation.problem.by_totals:
+        found += gossip_warnings(offers, contract)
+    for remark in found:
         yield Finding("columns", remark, "warning")
 
 

@@ -18,6 +18,7 @@ from glmesh.federation.config import Federation
 from glmesh.federation.wire import PRESUMED, DataOffer
 
 APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
+LARGE = 10  # [powers of two] scale of a column from which on gossip is slow: rounds grow in proportion to its values
 
 
 def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
@@ -170,9 +171,7 @@ def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract
     compared with that instead. `offers` is {site: what it tells of its table}, with the powers of two of these values.
     A contract says which target, columns and labels the tables of all sites or ranks have.
     """
-    by_site = {
-        site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()
-    }
+    by_site = _scales(offers, contract)
     for column in contract.columns:
         here = by_site[own].get(column.name)
         if here is None:
@@ -187,3 +186,29 @@ def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract
                 f"column {column.name!r}: the largest value is about 2^{abs(expected - here)} times "
                 f"{'smaller' if here < expected else 'larger'} here than {whose}; are the units the same?"
             )
+
+
+def gossip_warnings(offers: Mapping[str, DataOffer], contract: Contract) -> Iterator[str]:
+    """Yield a sentence that names the columns whose largest value is 2^(LARGE - 1) or more; nothing if there is none.
+
+    Gossip by rows makes rounds in proportion to the largest value; powers of two per column would not change that,
+    since the penalty would change with them. Totals do not depend on it.
+    """
+    largest: dict[str, int] = {}
+    for one in _scales(offers, contract).values():
+        for name, scale in one.items():
+            largest[name] = max(largest.get(name, 0), scale or 0)
+    found = [f"{name} (about 2^{scale})" for name, scale in largest.items() if scale >= LARGE]
+    if found:
+        yield (
+            f"large values: {listed(found)}. Gossip needs a number of rounds in proportion to them, so this may take "
+            'very long; write these columns in larger units at all sites, or take method = "gossip" out of the federation '
+            "file: totals do not depend on units"
+        )
+
+
+def _scales(offers: Mapping[str, DataOffer], contract: Contract) -> dict[str, dict[str, int | None]]:
+    """Return site -> name of a column -> the power of two above its largest absolute value, None if all are 0."""
+    return {
+        site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()
+    }

@@ -11,7 +11,14 @@ from glmesh.contract import Contract, Fitted
 from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Federation, Site, difference
 from glmesh.federation.node.agreed import Agreed
-from glmesh.federation.node.agreement import other_targets, same_targets, scale_warnings, settle, uncompared
+from glmesh.federation.node.agreement import (
+    gossip_warnings,
+    other_targets,
+    same_targets,
+    scale_warnings,
+    settle,
+    uncompared,
+)
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
@@ -270,7 +277,10 @@ class Meeting:
             )
         offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
         offers[self._site.file.name] = own.offer
-        for remark in [*said, *scale_warnings(self._site.file.name, offers, contract)]:
+        said += scale_warnings(self._site.file.name, offers, contract)
+        if not self._federation.problem.by_totals:
+            said += gossip_warnings(offers, contract)
+        for remark in said:
             self._log.warning("data", extra={"why": remark})
 
     def _withdraw(self, error: Exception) -> NoReturn:
