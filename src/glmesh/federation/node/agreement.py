@@ -202,8 +202,8 @@ def gossip_warnings(offers: Mapping[str, DataOffer], contract: Contract) -> Iter
     if found:
         yield (
             f"large values: {listed(found)}. Gossip needs a number of rounds in proportion to them, so this may take "
-            'very long; write these columns in larger units at all sites, or take method = "gossip" out of the federation '
-            "file: totals do not depend on units"
+            'very long; write these columns in larger units at all sites, or take method = "gossip" out of the '
+            "federation file: totals do not depend on units"
         )
 
 
