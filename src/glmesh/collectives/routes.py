@@ -112,6 +112,7 @@ class Routes:
 
     @property
     def _complete(self) -> bool:
+        """Return whether every node is linked to every other."""
         return len(self.links[0]) == self.n_nodes * (self.n_nodes - 1)
 
     @cached_property

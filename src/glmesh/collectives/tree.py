@@ -99,6 +99,10 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
     totals: list[Part | None] = [None] * block.size
 
     def subtotal(k: int) -> Part:
+        """Add to the k-th hosted node's vector and numbers what its children reported.
+
+        Return both, its subtree's sum.
+        """
         for child in sorted(reported[k]):
             vectors[k] += reported[k][child][0]
             numbers[k] += reported[k][child][1]
@@ -141,4 +145,5 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
 
 
 def _mail(sender: int, receiver: int, round: int, part: Part) -> Mail:
+    """Return the message with a node's sums so far, of vectors and of numbers, from `sender` to `receiver`."""
     return Mail(sender, receiver, [PartialSum(round, {sender: part[0]}, {sender: part[1]})])

@@ -259,6 +259,7 @@ class Block:
         out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
 
         def some(span: slice) -> None:
+            """Compute the products of the nodes in a slice into `out`."""
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, x, rows[span], out)
 
@@ -295,10 +296,12 @@ class Block:
 
     @cached_property
     def _neighbours(self) -> list[list[tuple[int, float]]]:
+        """Return, for each hosted node, a list of (id of a neighbour, weight of the link), ids ascending."""
         return _links(self.info.mixing, self.ids)
 
     @cached_property
     def _schedule(self) -> list[list[list[tuple[int, float]]]]:
+        """Return, for each exchange in turn, the lists of (neighbour, weight) of all hosted nodes."""
         return [_links(mixing, self.ids) for mixing in self.info.schedule]
 
     @cached_property
@@ -346,6 +349,7 @@ class Block:
 
 
 def _links(mixing: Mixing, ids: Unsigned) -> list[list[tuple[int, float]]]:
+    """Return, for each of the nodes `ids`, a list of (id of a neighbour, weight of the link), ids ascending."""
     matrix, out = mixing.matrix, []
     for k in ids.tolist():
         row = slice(matrix.indptr[k], matrix.indptr[k + 1])

@@ -78,6 +78,7 @@ class GroupLasso(Separable):
         return np.searchsorted(self.piece_of, np.arange(len(self.weights) + 1))
 
     def _norms(self, x: Vector) -> Vector:
+        """Return the Euclidean norm of the entries of x, shape (n,), in each group, shape (n_groups,)."""
         return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
 
     def values(self, x: Vector) -> Vector:
@@ -92,6 +93,10 @@ class GroupLasso(Separable):
         return self._indicator(self._norms(u))
 
     def _indicator(self, norms: Vector) -> Vector:
+        """Return 0 for groups whose norm is at most the group's weight, but for rounding, else infinity.
+
+        Shape (n_groups,).
+        """
         return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:

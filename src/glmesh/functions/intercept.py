@@ -170,6 +170,7 @@ class Profiled(Smooth):
         e = self.direction
 
         def push(b: float) -> float:  # along e, in units of step; decreasing in b
+            """Return how far the prox moves v + b e along e, in units of step; it decreases in b."""
             return -float((e * self.f.gradient(self.f.prox(v + b * e, step))).sum())
 
         low, high = -1.0, 1.0

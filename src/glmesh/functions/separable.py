@@ -198,6 +198,7 @@ def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
 
 
 def _soft(z: Vector, threshold: Vector | float) -> Vector:
+    """Return z moved towards 0 by `threshold` and not beyond it (soft thresholding), in the shape of z."""
     return np.asarray(np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0))
 
 
@@ -276,6 +277,7 @@ class Table(Columnwise):
             raise InvalidInput("every lower bound must be at most its upper bound")
 
     def _map(self, **changes: Vector) -> Table:
+        """Return a copy of this table with some of its columns l1, l2, linear, lo and hi replaced by `changes`."""
         return Table(**{name: changes.get(name, getattr(self, name)) for name in self._FIELDS})
 
     def as_table(self) -> Table:

@@ -331,6 +331,10 @@ class Logistic(RowLoss):
         return -self.y * logistic_root(step * self.c, -self.y * v)
 
     def _probability(self, w: Vector) -> tuple[Vector, bool]:
+        """Return p = -y w / c clipped to [0, 1], shape (d,), and whether all were inside, but for rounding.
+
+        y are the labels, -1 or 1, of d rows of data, and c their weights.
+        """
         p = self._per_weight(-self.y * w)
         return np.clip(p, 0.0, 1.0), bool(((p >= -OUTSIDE) & (p <= 1.0 + OUTSIDE)).all())
 

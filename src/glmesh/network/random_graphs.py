@@ -61,6 +61,7 @@ def random_regular(n: int, degree: int = 3, seed: int = 0) -> nx.Graph:
     drawn = n - 1 - degree if dense else degree
 
     def draw(source: random.Random) -> nx.Graph:
+        """Return a regular graph of the degree asked for, drawn with `source`; a dense one by its complement."""
         graph = nx.random_regular_graph(drawn, n, seed=source)
         return nx.complement(graph) if dense else graph
 

@@ -81,6 +81,7 @@ class Shard(Problem):
         return self.parts[0].shrunk(np.arange(*self._place(node)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
+        """Return a copy of this shard with another specification of loss, penalty and split."""
         new = copy.copy(self)
         new.spec, new.parts = spec, [self.parts[0].with_spec(spec)]
         if self._composite is not None:

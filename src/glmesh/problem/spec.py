@@ -156,6 +156,7 @@ class ProblemSpec:
 
 
 def _loss(loss: str | Loss) -> Loss:
+    """Return the Loss with this name, or the one that is given; raise InvalidInput for an unknown name."""
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
@@ -164,6 +165,11 @@ def _loss(loss: str | Loss) -> Loss:
 
 
 def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | None) -> tuple[str, list[Separable]]:
+    """Return (name, [penalty]) of a penalty that is given by name, or ("custom", [...]) of one's own.
+
+    A list has one penalty per node. Raise InvalidInput for an unknown name, and where l1_ratio does not go with the
+    penalty.
+    """
     if isinstance(penalty, list | tuple):
         if not penalty or not all(isinstance(part, Separable) for part in penalty):
             raise InvalidInput("a list of penalties holds one Separable per node")
@@ -182,6 +188,7 @@ def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | N
 
 
 def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Separable], split: str) -> None:
+    """Raise UnsuitablePair if a list of penalties, one per node, cannot be: split by samples, or of several kinds."""
     if not isinstance(penalty, list | tuple):
         return
     if split == "samples":
@@ -192,6 +199,7 @@ def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Sep
 
 
 def _check_pair(loss: Loss, penalties: list[Separable], split: str) -> None:
+    """Raise UnsuitablePair if the loss has no form with this split, or a penalty does not suit the split."""
     if split == "features":
         if loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(

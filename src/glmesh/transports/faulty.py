@@ -203,6 +203,10 @@ class FaultyTransport(LocalTransport):
         self.totals = state.get("totals") or OpenTotals()  # files of earlier releases have none
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
+        """Return the messages that arrive in this exchange: sent now and not lost, or delayed until now; count bytes.
+
+        `row_sizes` has the bytes of each node's rows. Outside of a round nothing fails.
+        """
         if self.round is None:
             return super()._deliver(row_sizes, mail)
         senders, receivers = self.links

@@ -125,6 +125,7 @@ class Cola:
         self._check_acceleration()
 
     def _check_step(self) -> None:
+        """Raise InvalidInput unless gamma and sigma are in their ranges."""
         if not isinstance(self.gamma, int | float | np.number) or not 0 < self.gamma <= 1:
             raise InvalidInput(f"gamma must be in (0, 1], got {self.gamma}")
         if self.sigma not in (None, "safe") and not (isinstance(self.sigma, Real) and 0 < self.sigma < np.inf):
@@ -133,6 +134,7 @@ class Cola:
             )
 
     def _check_work(self) -> None:
+        """Raise InvalidInput unless local_passes, local_accuracy and time_budget are in their ranges."""
         passes = np.atleast_1d(np.asarray(1 if self.local_passes is None else self.local_passes))
         if passes.ndim > 1 or passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
             raise InvalidInput(f"local_passes must be whole numbers >= 0, and not all 0; got {self.local_passes!r}")
@@ -144,6 +146,7 @@ class Cola:
             raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
 
     def _check_gossip(self) -> None:
+        """Raise InvalidInput unless gossip_steps and gossip have values that they may have."""
         steps = self.gossip_steps
         if steps != "auto" and (not isinstance(steps, int | np.integer) or steps < 1):
             raise InvalidInput(f"gossip_steps must be a whole number >= 1 or 'auto', got {steps!r}")
@@ -151,6 +154,7 @@ class Cola:
             raise InvalidInput(f"gossip must be 'auto', 'matrix', 'flows' or 'chebyshev', got {self.gossip!r}")
 
     def _check_curvature(self) -> None:
+        """Raise InvalidInput unless curvature has a value that it may have, and goes with the other options."""
         if self.curvature not in ("auto", "scalar", "majorant", "hessian"):
             raise InvalidInput(f"curvature must be 'auto', 'scalar', 'majorant' or 'hessian', got {self.curvature!r}")
         if self.curvature in ("majorant", "hessian") and self.local_accuracy is not None:
@@ -162,6 +166,7 @@ class Cola:
             )
 
     def _check_acceleration(self) -> None:
+        """Raise InvalidInput unless acceleration has a value that it may have, and goes with the other options."""
         if self.acceleration not in ACCELERATIONS:
             raise InvalidInput(
                 f"acceleration must be 'auto', 'momentum', 'sums', 'newton' or 'none', got {self.acceleration!r}"

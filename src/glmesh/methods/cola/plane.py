@@ -62,6 +62,7 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
     if block.kind == TABLE:
 
         def some(nodes: slice) -> None:
+            """Compute the terms of the nodes in a slice into `out`."""
             plane_terms(block.starts[nodes.start : nodes.stop + 1], block.table, x, p, d, GRID_A, GRID_B, out[nodes])
 
         list(block.threads.map(some, block.spans))
@@ -241,6 +242,7 @@ class Plane:
         known = dict[Cell, float]()
 
         def value(at: Cell) -> float:
+            """Return the value at a corner of the grid, which is computed once."""
             if at not in known:
                 i, j = at
                 known[at] = (
@@ -337,14 +339,17 @@ class Plane:
         return (slope[0] + tilt[0], slope[1] + tilt[1]), twisted if _is_convex(twisted) else bend
 
     def _total(self, c: Point, cell: Cell | None) -> float:
+        """Return the objective at a point of the plane, with what is interpolated in `cell`; None: nothing is."""
         return self.value(c) + (0.0 if cell is None else self._interpolate(c, cell)[0])
 
 
 def _inside(value: float, low: float, high: float) -> float:
+    """Return `value`, clipped to [low, high]."""
     return min(max(value, low), high)
 
 
 def _is_convex(bend: Bend) -> bool:
+    """Return whether second derivatives (aa, ab, bb) are those of a convex function, visibly beside rounding."""
     pp, pd, dd = bend
     return pp * dd - pd * pd > LEAST_DETERMINANT * pp * dd > 0
 
@@ -364,4 +369,5 @@ def _step(slope: Point, bend: Bend, a_held: bool, b_held: bool) -> Point:
 
 
 def _one_step(slope: float, bend: float) -> float:
+    """Return Newton's step along one direction; without curvature, a step of length 1 downhill, or 0 without slope."""
     return -slope / bend if bend > 0 else -math.copysign(1.0, slope) if slope else 0.0

@@ -221,6 +221,7 @@ class LocalPolicy:
             yield Decision.ROLLBACK if rose_far else Decision.RESTART
 
     def _begin(self, k: int | slice, round: int) -> None:
+        """Begin to judge node k (or the nodes of a slice) anew from round `round` on."""
         self.last[k], self.wait[k], self.restart_round[k] = np.nan, 0, round
 
     def forget(self, round: int) -> None:

@@ -83,6 +83,10 @@ class Diging(Consensus):
             super().check(problem)
 
     def _gradients(self, block: Samples, w: Matrix) -> Matrix:
+        """Return the gradient of each hosted node's part of the objective at its copy w_k, shape (n_hosted, p).
+
+        With `subgradients` it includes a subgradient of the L1 penalty.
+        """
         gradients = block.gradients(w)
         if self.subgradients and block.nonsmooth is not None and (nonsmooth := block.nonsmooth.as_table()) is not None:
             gradients += nonsmooth.l1 * np.sign(w)

@@ -190,6 +190,7 @@ class Samples:
 
     @cached_property
     def _rows(self) -> Unsigned:
+        """Return the numbers of the hosted nodes, 0 to n_hosted - 1, as kernels read them."""
         return np.arange(self.size, dtype=np.uint64)
 
     def predictions(self, w: Matrix) -> Vector:
@@ -200,6 +201,7 @@ class Samples:
         out, columns = np.empty(self.columns.n), self.columns
 
         def some(span: slice) -> None:
+            """Compute the predictions of the nodes in a slice into `out`."""
             starts = self.starts[span.start : span.stop + 1]
             transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
 
@@ -215,6 +217,7 @@ class Samples:
         out = self.l2 * w + self.linear if self.l2.any() or self.linear.any() else np.zeros_like(w)
 
         def some(span: slice) -> None:
+            """Compute the gradients of the nodes in a slice into `out`."""
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
 

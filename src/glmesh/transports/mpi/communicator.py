@@ -76,6 +76,7 @@ class Communicator:
             self._comm.Free()
 
     def _failed(self) -> RankFailed:
+        """Return (not raise) the RankFailed that names the first rank that failed, and why."""
         rank, text = min(self.failures.items(), default=(-1, "a rank has ended early"))
         # what ranks found out together names the rank already
         return RankFailed(text if text.startswith("rank ") else f"rank {rank} of {self.size}: {text}")
@@ -211,9 +212,11 @@ def _pause(looks: int) -> int:
 
 
 def _said(message: Bytes) -> str:
+    """Return the text that another rank sent, without the zeros behind it."""
     return bytes(message).rstrip(b"\0").decode(errors="replace")
 
 
 def _text(error: BaseException) -> str:
+    """Return the text of an error as one line, with the name of its class unless it is an InvalidInput."""
     what = " ".join(str(error).split())
     return what if isinstance(error, InvalidInput) and what else f"{type(error).__name__}: {what}"

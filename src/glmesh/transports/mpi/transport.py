@@ -154,6 +154,10 @@ class MpiTransport:
         return lane
 
     def _lane(self, width: int, tag: int) -> Lane:
+        """Return the buffers and persistent requests by which rows of `width` numbers go to and come from other ranks.
+
+        `tag` tells their messages from those of other widths.
+        """
         rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[MPI.Datatype]()
         requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
         for peer, needed in self._goes.items():
