@@ -146,7 +146,7 @@ def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -
 
     `totals` has 13 numbers, in the order of `BoundTerms`. `radius`, the assumed distance of any node's gradient from
     the mean of all, is the smallest that a record of the round was made with. The certificate's bound is absolute, and
-    infinite if it would need a larger radius.
+    infinite if it would need a larger radius. `setting` has the number of members, the spectral gap, tau and the split.
     """
     r, (n_nodes, consensus_gap, tau, by_samples) = BoundTerms(*totals.tolist()), setting
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap

@@ -11,7 +11,7 @@ def agree_on_data(setup: Setup, transport: Transport) -> DataSummary | None:
     """Return the DataSummary of all nodes (width, range of labels, total weight), or None for pooled data.
 
     It is None where the data came pooled, so that nothing need be agreed. Nodes flood their own summaries to all others
-    before round 0, in as many exchanges as the diameter of the network.
+    before round 0, in as many exchanges as the diameter of the network. `transport` carries the messages.
     """
     if setup.problem.pooled:
         return None

@@ -128,7 +128,7 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
 
     `vectors` and `numbers` have a row per hosted node. It takes as many exchanges as the diameter of the network, at
     least one; rows are added up in ascending order of ids, so the sums are bitwise equal everywhere. A generator:
-    yields each Outbox to exchange, and is sent the Halo that came back.
+    yields each Outbox to exchange, and is sent the Halo that came back. `round` marks the messages of this sum.
     """
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom

@@ -39,7 +39,8 @@ class PartialSum:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the PartialSum that `pack` made bytes of; its arrays share memory with the message.
 
-        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made.
+        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made. `flags` and
+        `layout` are not read.
         """
         round, *entries = np.frombuffer(head, "<i8").tolist()
         made = cls(round, {}, {})
@@ -88,7 +89,8 @@ class PartialTotal:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the PartialTotal that `pack` made bytes of; its rows share memory with the message.
 
-        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made.
+        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made. `flags` and
+        `layout` are not read.
         """
         number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
         return cls(number, {node: body.array(_KINDS[flags], length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

@@ -41,7 +41,8 @@ class TreeAggregate:
         """Store this round's scalars, shape (n_hosted,), and return the two that each node sends, shape (n_hosted, 2).
 
         The two are the sum over the node's subtree, for its parent, and the newest total, for its children; both belong
-        to earlier rounds, the earlier the nearer the node is to the root (sum) or to the leaves (total).
+        to earlier rounds, the earlier the nearer the node is to the root (sum) or to the leaves (total). `parts` are
+        the scalars of this round.
         """
         depths = _depths(block)
         self.own[:, 1:] = self.own[:, :-1]

@@ -30,7 +30,10 @@ class RoutedTotal(Protocol):
         """
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Store the contributions in the messages `mail` of this exchange, late ones and copies among them."""
+        """Store the contributions in the messages `mail` of this exchange, late ones and copies among them.
+
+        `routes` says over which links contributions go.
+        """
 
     def held_by(self, nodes: Flags) -> bool:
         """Return whether every node of the mask `nodes`, shape (K,), holds all contributions, or the total itself.
@@ -74,7 +77,8 @@ class FloodedTotal:
 
         `rows` are the contributions of all nodes, shape (K, numbers); those of the mask `members`, shape (K,), count.
         `largest`: maxima are wanted instead of sums. `trees`: contributions go along their authors' trees, for nodes
-        that are all members and links that all stand, instead of over all links.
+        that are all members and links that all stand, instead of over all links. `diameter` is that of the network, in
+        links.
         """
         nodes = range(len(rows))
         known = [{k: rows[k]} if members[k] else {} for k in nodes]
@@ -85,7 +89,7 @@ class FloodedTotal:
     def outgoing(self, routes: Routes) -> list[Mail]:
         """Return the Mail of all members in the next exchange: new contributions, those asked for, and requests.
 
-        Members are the nodes that take part.
+        Members are the nodes that take part. `routes` says over which links contributions go.
         """
         mail, asks = [], self.patience <= 0
         for k in self.members:
@@ -108,7 +112,10 @@ class FloodedTotal:
         return int(routes.sources[origin, peer]) == k if self.trees else source != peer
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Store contributions that a node did not hold yet, and the ids of those that neighbours ask for."""
+        """Store contributions that a node did not hold yet, and the ids of those that neighbours ask for.
+
+        `routes` is not read.
+        """
         self.patience -= 1
         self.fresh, self.asked = [{} for _ in self.known], [{} for _ in self.known]
         for one in mail:
@@ -156,7 +163,7 @@ class TreeTotal:
     def of(number: int, rows: Contribution, routes: Routes, *, largest: bool = False) -> TreeTotal:
         """Return the total before its first exchange; `rows` are the contributions of all nodes, shape (K, numbers).
 
-        `largest`: maxima are wanted instead of sums.
+        `largest`: maxima are wanted instead of sums. `routes` has the tree.
         """
         n = len(rows)
         empty: list[Contribution | None] = [None] * n
@@ -190,7 +197,10 @@ class TreeTotal:
             self.due[k] = [int(parents[k])]
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the Mail of all nodes in the next exchange: sums of subtrees to parents, totals to children."""
+        """Return the Mail of all nodes in the next exchange: sums of subtrees to parents, totals to children.
+
+        `routes` has the tree.
+        """
         mail, parents = [], routes.tree[0]
         again = self.patience <= 0
         self.patience = 2 * routes.tree[1] if again else self.patience
@@ -206,7 +216,8 @@ class TreeTotal:
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
         """Store sums from children and the total from the parent.
 
-        A child that sends its sum to a node with the total is sent the total next.
+        A child that sends its sum to a node with the total is sent the total next. `routes` has the tree, `mail` the
+        messages of the exchange; a total is the sum over all nodes.
         """
         self.patience -= 1
         self.due = [[] for _ in self.due]

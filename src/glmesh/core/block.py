@@ -64,7 +64,8 @@ class NetworkInfo:
 
         Every node that knows the arguments computes equal constants. `diameter` counts the links of the longest
         shortest path. `schedule` is the mixing matrix of each exchange in turn; None: always `mixing`. `speeds`, one
-        per node, are nonzeros a second that nodes work through; None: there is no virtual clock.
+        per node, are nonzeros a second that nodes work through; None: there is no virtual clock. `seed` is that of all
+        randomness of the run.
         """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
@@ -149,7 +150,8 @@ class Block:
         """Return the block of the nodes with the ids `ids`, ascending.
 
         forms[k] is the objective f(Ax) + g(x) of node ids[k]. `allocate` returns the zeroed (n_hosted, d) array for the
-        nodes' vectors, from which a transport sends. A is the data matrix, x are the variables of all nodes.
+        nodes' vectors, from which a transport sends. A is the data matrix, x are the variables of all nodes. `threads`
+        share the work of these nodes.
         """
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])

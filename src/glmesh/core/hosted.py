@@ -228,7 +228,8 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Solve this problem and `others` on the same rows, each for many weights of its penalty, all at once.
 
         alphas[i] are the weights of problem i, this one first. Return a PathSolutions per problem; None: the method
-        cannot, and the caller goes from one weight to the next.
+        cannot, and the caller goes from one weight to the next. `tol` is the relative gap aimed at, and `max_rounds`
+        the most rounds for each.
         """
         return None
 

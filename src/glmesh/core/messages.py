@@ -142,6 +142,7 @@ class Halo:
         """Write out_k = sum_l P_kl vectors_l, with P = I - scale (I - W), for the block's nodes; return `out`.
 
         W_kl are the mixing weights of the links, and vectors_l what neighbour l sent; `out` has shape (n_hosted, d).
+        `threads` share the work.
         """
         vectors, weights = self.vectors, self.weights
         assert vectors is not None

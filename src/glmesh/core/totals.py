@@ -145,7 +145,7 @@ class Total:
     def decode(self, grains: Grains, whole: Unsigned, n_nodes: int) -> Sums:
         """Return the Sums over `n_nodes` nodes from the added integers of `encode`, uint64 of shape (numbers,).
 
-        An integer stands for its multiple of 2^grains[name], where `name` is its field.
+        An integer stands for its multiple of 2^grains[name], where `name` is its field. `whole` are these sums.
         """
         numbers, at = whole.view(np.int64), 0
         values, sizes = {}, {}

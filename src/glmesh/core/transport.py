@@ -101,7 +101,7 @@ def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums 
     """Return the answer to each block's request, in order: a Halo, Sums, or maxima of shape (n,).
 
     Raise InvalidInput unless all blocks ask for one kind of answer. A Halo is all that a block's nodes received in one
-    exchange.
+    exchange. `transport` carries out the requests.
     """
     outboxes = [one for one in requests if isinstance(one, Outbox)]
     if len(outboxes) == len(requests):

@@ -80,7 +80,8 @@ class Reader:
     def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
         """Return the next n numbers as float64, shape (n,); raise Violation, which names `what`, if one is not finite.
 
-        The vector shares memory with the message if that is aligned and writable, else it is a copy.
+        The vector shares memory with the message if that is aligned and writable, else it is a copy. `kind` is the
+        dtype in which the numbers stand in the message.
         """
         values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
         with np.errstate(all="ignore"):

@@ -291,7 +291,7 @@ class _Encoder:
     def _entry(self, key: object, value: object, place: str, depth: int) -> list[object]:
         """Return the JSON nodes [key, value] of an entry of the dict at `place`; raise InvalidInput for other keys.
 
-        Keys are strings, whole numbers and tuples of whole numbers.
+        Keys are strings, whole numbers and tuples of whole numbers. `depth` is the number of levels above the dict.
         """
         if not (type(key) is str or _whole(key) or (type(key) is tuple and all(map(_whole, key)))):
             raise self._refusal(key, place, "has a key that is")
@@ -299,7 +299,10 @@ class _Encoder:
         return [self.node(key, below, depth + 1), self.node(value, below, depth + 1)]
 
     def _refusal(self, value: object, place: str, verb: str) -> InvalidInput:
-        """Return the InvalidInput that says what stands at `place` of the tree, and what a file can hold."""
+        """Return the InvalidInput that says what stands at `place` of the tree, and what a file can hold.
+
+        `value` is what stands there; `verb` are the words before it in the message, such as "is".
+        """
         what = type(value).__name__
         if isinstance(value, np.ndarray | np.generic):
             what += f" of dtype {value.dtype}"
@@ -344,7 +347,10 @@ def _seal(stream: BinaryIO, end: int) -> bytes:
 
 
 def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
-    """Raise UnreadableFile unless the stream ends in the comment that `_seal` makes of the bytes before it."""
+    """Raise UnreadableFile unless the stream ends in the comment that `_seal` makes of the bytes before it.
+
+    `path` and `kind` name the file in the message.
+    """
     end = max(0, stream.seek(0, os.SEEK_END) - _SEAL)
     stream.seek(end)
     seal = stream.read()
@@ -369,7 +375,10 @@ def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
 
 
 def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequence[type], package: str) -> Any:
-    """Return the tree in an archive whose digest is right; raise UnreadableFile for another kind or version."""
+    """Return the tree in an archive whose digest is right; raise UnreadableFile for another kind or version.
+
+    `classes` and `package` say which dataclasses and enums the tree may hold.
+    """
     try:
         with zipfile.ZipFile(stream) as archive:
             size = stream.seek(0, os.SEEK_END)

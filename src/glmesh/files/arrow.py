@@ -108,7 +108,10 @@ def read_text(
 
 
 def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
-    """Return the table of a Parquet or Feather file; cells of its text columns are read as those of a .csv are."""
+    """Return the table of a Parquet or Feather file; cells of its text columns are read as those of a .csv are.
+
+    `missing` are texts that stand for missing values, `roles` names the columns of target, row names and weights.
+    """
     kind = kind_of(path)
     if find_spec("pyarrow") is None:
         raise UnreadableFile(

@@ -221,7 +221,8 @@ def load_part(
 
     A name with "{rank}" in it stands for one file per part. Any other must be svmlight text without compression, of
     which a part is the lines that begin in its share of the bytes; the others are not read. Where raw is True, column j
-    of X is index j of the file, and only all parts together tell whether indices count from 0 or from 1.
+    of X is index j of the file, and only all parts together tell whether indices count from 0 or from 1. `target` is
+    the column of y in a file per part, by name or position; None: the last.
     """
     own = "{rank}" in str(path)
     path = Path(str(path).replace("{rank}", str(part)))
@@ -290,7 +291,10 @@ def read_arrays(path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...]
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> Array:
-    """Return one array of an open .npz archive without unpickling; raise UnreadableFile if it is no plain array."""
+    """Return one array of an open .npz archive without unpickling; raise UnreadableFile if it is no plain array.
+
+    `name` is that of the array's file in the archive.
+    """
     with archive.open(name) as member:
         try:
             return np.lib.format.read_array(member, allow_pickle=False)

@@ -113,7 +113,10 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
 
 
 def _about_wholes(name: str, values: Vector, low: float, high: float) -> Iterator[str]:
-    """Yield the kinds of findings ("date", "id", "digits") on a column `name` of integers from `low` to `high`."""
+    """Yield the kinds of findings ("date", "id", "digits") on a column `name` of integers from `low` to `high`.
+
+    `values` are the column's values.
+    """
     if len(values) >= _MANY:
         if _are_dates(values, low, high):
             yield "date"
@@ -137,7 +140,10 @@ def _times_apart(values: Vector, extreme: float) -> int:
 
 
 def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
-    """Return whether distinct whole numbers look like numbers of rows: sorted, dense, or in a column named like ids."""
+    """Return whether distinct whole numbers look like numbers of rows: sorted, dense, or in a column named like ids.
+
+    `low` and `high` are the smallest and the largest of `values`; `name` is that of the column.
+    """
     if len(np.unique(values)) < len(values):
         return False
     steps = np.diff(values)
@@ -145,7 +151,10 @@ def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
 
 
 def _are_dates(values: Vector, low: float, high: float) -> bool:
-    """Return whether whole numbers are days written as 20240131, or seconds since 1970 between 2001 and 2100."""
+    """Return whether whole numbers are days written as 20240131, or seconds since 1970 between 2001 and 2100.
+
+    `low` and `high` are the smallest and the largest of `values`.
+    """
     if low >= 19000101 and high <= 21001231:
         month, day = values // 100 % 100, values % 100
         return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())

@@ -47,7 +47,8 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
     """Return the layout of a table of text, found from its first lines; raise UnreadableFile where they do not tell it.
 
     `tab` is the delimiter of a .tsv; other files may have a comma, semicolon, tab or "|", and a space if no other is
-    there. `header` is "yes", "no", or "auto": a first line with text is a header, one of numbers is none.
+    there. `header` is "yes", "no", or "auto": a first line with text is a header, one of numbers is none. `encoding` is
+    used where the file has no byte order mark; `missing` are the cells that stand for missing values.
     """
     refuse_foreign(path, "a table of text")
     encoding = _encoding(path, encoding)
@@ -114,7 +115,10 @@ def _encoding(path: Path, encoding: str) -> str:
 
 
 def _separator_line(sample: str) -> tuple[int, str]:
-    """Return (lines to skip, delimiter) of Excel's first line "sep=;"; (0, "") without such a line."""
+    """Return (lines to skip, delimiter) of Excel's first line "sep=;"; (0, "") without such a line.
+
+    `sample` is the beginning of the file's text.
+    """
     found = re.match(r'"?sep=(.)"?(\r\n|\r|\n)', sample, re.IGNORECASE)
     return (1, found[1]) if found else (0, "")
 
@@ -125,7 +129,7 @@ def _rows(
     """Return (first line, last line, cells) of each row that is not blank in the text `sample`, the start of a file.
 
     Lines are counted from 1, plus `offset`. The last row may be cut off unless the sample is the `whole` file, and is
-    then left out. If `strict`, csv.Error has (what is wrong, line where the row begins).
+    then left out. If `strict`, csv.Error has (what is wrong, line where the row begins). `delimiter` separates cells.
     """
     out, start = [], offset + 1
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter, strict=strict)
@@ -196,7 +200,10 @@ def _are_distinct_wholes(cells: Sequence[str]) -> bool:
 
 
 def _is_other(cell: str, decimal: str) -> bool:
-    """Return whether a cell is no whole number, or one that is written with a fraction, as 5.0."""
+    """Return whether a cell is no whole number, or one that is written with a fraction, as 5.0.
+
+    `decimal` is the mark before a fraction.
+    """
     value = number(cell, decimal)
     return value is None or not value.is_integer() or (decimal or ".") in cell
 

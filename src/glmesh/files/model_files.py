@@ -282,7 +282,10 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _meta(array: Array, path: Path) -> Tree:
-    """Return the key `meta` of a model file as a dict; raise UnreadableFile for another format or version."""
+    """Return the key `meta` of a model file as a dict; raise UnreadableFile for another format or version.
+
+    `array` holds its JSON as bytes, and `path` names the file in messages.
+    """
     try:
         meta = json.loads(array.tobytes())
     except (ValueError, RecursionError):
@@ -299,7 +302,8 @@ def _meta(array: Array, path: Path) -> Tree:
 def _origin(meta: Tree, p: int) -> Tree:
     """Return the fields of `Model` that came with version 3, as a dict: contract, federation, digest, sites, without.
 
-    ValueError is raised if the contract names other than p columns.
+    ValueError is raised if the contract names other than p columns. `meta` is the JSON object of the file, p the number
+    of coefficients.
     """
     contract = None if meta["contract"] is None else Contract.of(meta["contract"])
     if contract is not None and contract.columns and len(contract.columns) != p:

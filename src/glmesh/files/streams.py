@@ -42,7 +42,10 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def refuse_foreign(path: Path, expected: str) -> None:
-    """Raise UnreadableFile if a file's first bytes, decompressed by its name, are those of another kind of file."""
+    """Raise UnreadableFile if a file's first bytes, decompressed by its name, are those of another kind of file.
+
+    `expected` says in the message what the file should be.
+    """
     with opened(path) as stream:
         found = foreign(stream.read(LOOKED_AT))
     if found:

@@ -57,7 +57,8 @@ def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, V
 def read(path: Path, n_features: int | None = None, index_base: IndexBase = "auto") -> tuple[csr_array, Vector, int]:
     """Read a whole svmlight file; return (X as CSR of shape (m, p), y of shape (m,), the index of the first column).
 
-    p is `n_features`; if None, as many as the largest index needs.
+    p is `n_features`; if None, as many as the largest index needs. `index_base` is the index of the first column in the
+    file, 0 or 1; "auto": 1, or 0 if the file uses a 0.
     """
     X, y = parse(path)
     if n_features is None and len(y) and X.nnz == 0:
@@ -78,7 +79,8 @@ def read(path: Path, n_features: int | None = None, index_base: IndexBase = "aut
 def first_index(path: Path, least: int, index_base: IndexBase) -> int:
     """Return the index of the first column, 0 or 1, of a file whose least index is `least`.
 
-    UnreadableFile is raised if indices are said to count from 1, and one is 0.
+    UnreadableFile is raised if indices are said to count from 1, and one is 0. `index_base` is what the caller said: 0,
+    1 or "auto" (1, or 0 if the file uses a 0).
     """
     one_of(index_base, "index_base", ("auto", 0, 1))
     if index_base == 1 and least == 0:

@@ -27,7 +27,8 @@ def read(path: Path, tab: bool, header: str, encoding: str, missing: tuple[str, 
 
     `header` is "auto", "yes" or "no". Columns that are named by `roles` need a header. A large plain file is read by
     pyarrow where it is installed; where that gives up, the file is read line by line, with the same bits, and what is
-    wrong is named with its line.
+    wrong is named with its line. `encoding` is that of a file without a byte order mark, `missing` are the cells that
+    stand for missing values.
     """
     marks = frozenset(missing)
     layout = look(path, tab, "yes" if roles.need_names and header == "auto" else header, encoding, marks)
@@ -56,6 +57,7 @@ def _read(
 
     `lines` has the line of the file where each row begins, shape (m,), and is None if rows are consecutive lines.
     `missing` are the cells that stand for missing values; columns at the positions `kept` store their cells as written.
+    `layout` says how the table is written.
     """
     readers = [ColumnReader(missing, layout.decimal, k in kept) for k in range(layout.width)]
     lines = array("q")
@@ -72,7 +74,8 @@ def _read(
 def _rows(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
     """Yield (line of the file where the row begins, its cells) for the rows below the header.
 
-    Blank lines are left out, and rows of empty cells at the end of the file, which Excel writes.
+    Blank lines are left out, and rows of empty cells at the end of the file, which Excel writes. `layout` says how the
+    table is written.
     """
     width, start = layout.width, layout.first_line
     with opened_text(path, layout.encoding) as text:
@@ -101,7 +104,10 @@ def _rows(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
 
 
 def _wrong_width(path: Path, line: int, row: list[str], layout: TextLayout) -> UnreadableFile:
-    """Return the UnreadableFile for a row with another number of cells than the table has columns."""
+    """Return the UnreadableFile for a row with another number of cells than the table has columns.
+
+    `line` is where the row begins in the file, `layout` says how wide the table is.
+    """
     whose = "the header has names" if layout.names else "the first line has"
     title = layout.names is not None and layout.width == 1
     remedy = (

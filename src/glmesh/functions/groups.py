@@ -197,5 +197,8 @@ class GroupLasso(Separable):
         return self._indicator(self._norms(u) + radius)
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return zeros, shape (n_groups,): the conjugate of a group's penalty is zero wherever it is finite."""
+        """Return zeros, shape (n_groups,): the conjugate of a group's penalty is zero wherever it is finite.
+
+        `u` and `radius` are not read.
+        """
         return np.zeros(len(self.weights))

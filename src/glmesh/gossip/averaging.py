@@ -154,7 +154,8 @@ class ChebyshevGossip(MatrixGossip):
 
         Return the Halo of the first, with which `riding` goes. W is the mixing matrix and P the Chebyshev polynomial of
         degree `steps` with P(1) = 1, by the three-term recurrence of T_i(X)/T_i(x) with X = (W - middle)/half and x =
-        (1 - middle)/half. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        (1 - middle)/half. A generator: yields each Outbox to exchange, and is sent the Halo that came back. `up` is not
+        read: missing neighbours weigh 0.
         """
         middle, half = interval(block.info.spectrum)
         x, ratio, older, first = (1.0 - middle) / half, 0.0, self.v.copy(), None

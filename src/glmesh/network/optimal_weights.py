@@ -126,7 +126,7 @@ class GraphLaplacian:
         """Return the first s of 1, 1/2, 1/4, ... for which `_barrier` falls enough from `point` to point + s step.
 
         Enough is a tenth of s times `slope`, the derivative of the barrier along `step`; both arrays have shape (links
-        + 1,). Return 0 if none of 40 is enough.
+        + 1,). Return 0 if none of 40 is enough. `tau` is the barrier's factor of t.
         """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))

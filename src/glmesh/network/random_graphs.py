@@ -113,7 +113,8 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> nx.G
 def _first_connected(n: int, draw: Callable[[random.Random], nx.Graph], seed: int, advice: str) -> nx.Graph:
     """Return the first connected graph that `draw` returns; each of at most `_DRAWS` calls has a random stream.
 
-    `seed` seeds the streams. If no graph is connected, raise InvalidNetwork, whose message ends with `advice`.
+    `seed` seeds the streams. If no graph is connected, raise InvalidNetwork, whose message ends with `advice`. n is the
+    number of nodes.
     """
     for attempt in range(_DRAWS):
         drawn = draw(random.Random(f"{seed}/{attempt}"))

@@ -172,7 +172,8 @@ def _start(n: int) -> NDArray[np.float64]:
 def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start: NDArray[np.float64]) -> float:
     """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x, by Lanczos' method from `start`.
 
-    `start` has mean zero, shape (n,). Raise ArpackNoConvergence if the method does not converge.
+    `start` has mean zero, shape (n,). Raise ArpackNoConvergence if the method does not converge. `apply` is that
+    function.
     """
     n = len(start)
     # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1

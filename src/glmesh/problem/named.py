@@ -123,7 +123,10 @@ def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
 
 
 def _refuse_permuted(first: object, second: object, what: str, whose: str) -> None:
-    """Raise InvalidData if two pandas objects have equal indexes but for the order; messages say `whose` and `what`."""
+    """Raise InvalidData if two pandas objects have equal indexes but for the order; messages say `whose` and `what`.
+
+    `first` and `second` are the two objects.
+    """
     here, there = _row_names(first), _row_names(second)
     if here and here != there and sorted(map(repr, here)) == sorted(map(repr, there)):
         row = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
@@ -169,7 +172,7 @@ def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dic
 
     columns[k] are the names of the columns of node k's data, None without; targets[k] is the name of its targets, ""
     without. A target that is computed from a column keeps that column's name, which says nothing of the target; where
-    one does, or has no name, no contract names its target.
+    one does, or has no name, no contract names its target. `split` is "samples" or "features": what a node holds.
     """
     features = {name for names in columns for name in names or ()}
     known = all(name and name not in features for name in targets)

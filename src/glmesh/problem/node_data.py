@@ -80,7 +80,10 @@ class NodeData:
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
     def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
-        """Return a copy of this data with other targets and sample weights, each of shape (m,); columns are shared."""
+        """Return a copy of this data with other targets and sample weights, each of shape (m,); columns are shared.
+
+        y are the targets.
+        """
         new = copy.copy(self)
         new._set_targets(y, sample_weight)
         return new

@@ -125,7 +125,8 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
 def _group_order(penalty: Separable, split: str) -> Indices | slice:
     """Return indices that sort a node's columns by group, as the kernels expect.
 
-    Return slice(None), which keeps the order, if the penalty has no groups.
+    Return slice(None), which keeps the order, if the penalty has no groups. `split` is "samples" or "features"; only
+    features have groups.
     """
     labels = penalty.group_labels if split == "features" else None
     return slice(None) if labels is None else np.argsort(labels, kind="stable")
@@ -150,7 +151,7 @@ def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
     """Return the Partition that the user gave: the node of each of n columns, or a list with the columns of each node.
 
     Raise InvalidInput unless each occurs exactly once; `what` is the word for them in messages ("columns" or
-    "samples").
+    "samples"). `how` is what the user gave.
     """
     by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
     result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))

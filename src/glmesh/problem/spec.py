@@ -220,7 +220,8 @@ def refusals(
 ) -> dict[Split, UnsuitablePair | None]:
     """Return {split: error} for both splits: why loss and penalty cannot be written f(Ax) + g(x), or None if they can.
 
-    The options are those of `Problem.glm`. A is the data matrix, x are the variables of all nodes.
+    The options are those of `Problem.glm`. A is the data matrix, x are the variables of all nodes. alpha is the weight
+    of the penalty and l1_ratio the fraction of L1 in it.
     """
     found: dict[Split, UnsuitablePair | None] = {}
     for split in SPLITS:

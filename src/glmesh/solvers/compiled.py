@@ -76,7 +76,7 @@ class CoordinateDescent:
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:
         """Wake all units (columns or groups) of the k-th hosted node, whose variables were changed from outside.
 
-        A unit that sleeps is skipped by passes.
+        A unit that sleeps is skipped by passes. `memory` is what the solver keeps between rounds.
         """
         unit_starts, _, _ = block.units
         memory.wake[int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
@@ -84,7 +84,8 @@ class CoordinateDescent:
     def moved(self, block: Block, memory: DescentMemory, changed: Flags) -> None:
         """Wake the units (columns or groups) of the columns whose variables were changed from outside.
 
-        `changed` is a mask of shape (columns,). A unit that sleeps is skipped by passes.
+        `changed` is a mask of shape (columns,). A unit that sleeps is skipped by passes. `memory` is what the solver
+        keeps between rounds.
         """
         if block.kind != GROUPS:
             memory.wake[changed] = 0.0
@@ -97,7 +98,8 @@ class CoordinateDescent:
         """Decrease the subproblems of the hosted nodes by coordinate descent, in parallel; write task.x, task.estimate.
 
         Return (theta, visited), both of shape (n_hosted,): the local accuracy reached, that is the fraction of the
-        possible decrease that is left (NaN if none was asked for), and the number of nonzeros visited.
+        possible decrease that is left (NaN if none was asked for), and the number of nonzeros visited. `memory` is what
+        the solver keeps between rounds.
         """
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         n_columns, n_units = block.columns.n, len(block.units[2])

@@ -53,7 +53,10 @@ class LocalTransport:
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange of this transport fails."""
+        """Do nothing: no exchange of this transport fails.
+
+        `plan` and `round` are not read.
+        """
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Deliver all outboxes, one per block; return a Halo per block, which refers to the rows of all K nodes.

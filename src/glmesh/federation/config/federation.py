@@ -191,7 +191,7 @@ class Federation:
     def of(tree: Mapping[str, object], where: str = "the federation") -> Federation:
         """Return the Federation that the tables of a parsed TOML file describe; `where` names the file in errors.
 
-        Raise InvalidInput for tables, keys or values that a federation file may not have.
+        Raise InvalidInput for tables, keys or values that a federation file may not have. `tree` is the dict of tables.
         """
         check_keys(tree, ("name", "problem", "network", "data", "members"), where)
         members = tree.get("members", [])
@@ -438,7 +438,10 @@ def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
 
 
 def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message."""
+    """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message.
+
+    `tree` is the table.
+    """
     for key in tree:
         if key not in known:
             other = {"federation": "a node file, as `glmesh node` takes it", "problem": "a federation file"}.get(key)

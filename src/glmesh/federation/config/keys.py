@@ -45,7 +45,8 @@ class Identity:
     def read(certificate: Path, key: Path, ca: Path) -> Identity:
         """Read the PEM files of certificate, private key and authority; raise UnreadableFile if one is missing.
 
-        InvalidInput is raised if other users can read the key, or if it is not that of the certificate.
+        InvalidInput is raised if other users can read the key, or if it is not that of the certificate. `ca` is the
+        path of the authority's certificate.
         """
         for path in (certificate, key, ca):
             if not path.is_file():

@@ -309,7 +309,8 @@ class Cola:
     def _check_averaging(self, plan: Plan, *, certify: bool) -> None:
         """Raise InvalidInput for options and faults that plain averaging, without flow gossip, cannot have.
 
-        Those are acceleration, certificates, and nodes that join, leave or are reset.
+        Those are acceleration, certificates, and nodes that join, leave or are reset. `certify`: the run makes
+        certificates, proven bounds.
         """
         if self.acceleration not in ("auto", "none"):
             raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")

@@ -136,7 +136,7 @@ class ExactSums:
         d is the last change of x; v is Ax, shape (d,). If the objective has risen since the round before, return to the
         x of that round instead; if the sum lacks some node's vector, set `broken` and leave x as it is. A generator:
         yields each Outbox to exchange, and is sent the Halo that came back. A is the data matrix, x are the variables
-        of all nodes.
+        of all nodes. `how` are the options of a round.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
@@ -172,7 +172,8 @@ class ExactSums:
 
         Return three arrays (p, A_k p_k by node, x of the local solver). p, shape (n_columns,), is the proposed change
         of x times `stretch`; the second has shape (n_hosted, d), A_k being node k's columns; the third, (n_columns,),
-        is where the local solver stopped. A is the data matrix, x are the variables of all nodes.
+        is where the local solver stopped. A is the data matrix, x are the variables of all nodes. `how` are the options
+        of a round.
         """
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))

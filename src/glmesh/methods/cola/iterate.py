@@ -70,7 +70,7 @@ class Iterate:
         """Store the accuracy that each local solve of this round reached, and the number of nonzeros that it visited.
 
         Both have shape (n_hosted,); the accuracy is the fraction of the possible decrease that is left, NaN where it
-        was not measured.
+        was not measured. `theta` is that accuracy.
         """
         self.theta, self.visited = theta, visited
 

@@ -162,7 +162,8 @@ class Momentum:
     def _extrapolate(self, block: Block, state: Iterate, solver: LocalSolver) -> None:
         """Replace x by x + theta (x - x_before), inside its bounds, at nodes that are up.
 
-        Extrapolate the estimates alike. Nodes that skip their local subproblem in this round keep their x.
+        Extrapolate the estimates alike. Nodes that skip their local subproblem in this round keep their x. `solver` is
+        told which variables changed.
         """
         theta = np.where(state.up, self.nesterov.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x_before)
@@ -182,7 +183,7 @@ class Momentum:
         """Advance Nesterov's sequence, read the newest objective from the halo, and carry out restarts.
 
         The halo is what neighbours sent. A rollback moves variables and estimates to the last good snapshot, if there
-        is one.
+        is one. `solver` is told which variables changed.
         """
         self.nesterov.step()
         self.monitor.incoming(block, state, halo)

@@ -346,7 +346,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def restore(self, states: list[ColaState], watching: list[Any], saved: Tree) -> None:
         """Replace the states of all blocks and certifiers by those of a checkpoint.
 
-        `saved` is what the method `saved` returned, with the entry "anchor": where a free intercept is held.
+        `saved` is what the method `saved` returned, with the entry "anchor": where a free intercept is held. `watching`
+        are the states of the certifiers.
         """
         if saved["anchor"] != self.problem.spec.anchor:
             self.retarget(self.problem.anchored(saved["anchor"]))
@@ -460,7 +461,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
         """Return the dual variables of each block's samples, shape (n_columns,), that belong to these coefficients.
 
-        A dual variable is the slope of the sample's loss at its prediction; `coef` has shape (p,).
+        A dual variable is the slope of the sample's loss at its prediction; `coef` has shape (p,). `intercept` is added
+        to the predictions.
         """
         w = np.asarray(coef, dtype=np.float64)
         p = self.blocks[0].d - int(self.problem.spec.fit_intercept)

@@ -146,7 +146,8 @@ class Plane:
     def _with_f(self, slope: Point, bend: Bend, at: Vector, w: Vector) -> tuple[Point, Bend]:
         """Return ((slope along p, along d), (pp, pd, dd)): those given, plus the derivatives of f along A p and A d.
 
-        pp, pd and dd are second derivatives. w is the gradient of f at the point `at`, both of shape (d,).
+        pp, pd and dd are second derivatives. w is the gradient of f at the point `at`, both of shape (d,). `slope` and
+        `bend` are those given.
         """
         (along_p,), (along_d,) = inner(self.steps, w[None]).tolist()
         (pp, pd), (_, dd) = self.f.bend(at, self.steps).tolist()

@@ -162,7 +162,10 @@ class LocalPolicy:
 
     @staticmethod
     def of(block: Block, gossip: Gossip) -> LocalPolicy:
-        """Return the policy before round 0, when no hosted node knows a value of the objective."""
+        """Return the policy before round 0, when no hosted node knows a value of the objective.
+
+        `gossip` says who is a member.
+        """
         unknown, never = np.full(block.size, np.nan), np.zeros(block.size, dtype=np.int64)
         members = np.array(gossip.view_digests())
         stride = np.full(block.size, first_stride(block))

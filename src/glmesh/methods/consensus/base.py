@@ -113,7 +113,8 @@ class Consensus(ABC):
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """Return rows of candidates for step="auto": copies of this method with steps of 2^-8 to 2^5 times 1/L.
 
-        A list of lists, each ascending in the step; here one. L is the smoothness of the nodes' objectives.
+        A list of lists, each ascending in the step; here one. L is the smoothness of the nodes' objectives. `constants`
+        has L.
         """
         top = positive(constants.smoothness)
         return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]

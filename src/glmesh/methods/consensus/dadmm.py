@@ -102,9 +102,9 @@ class DAdmm(Consensus):
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """Return the weight c of the neighbours for which Shi et al. prove the best rate.
 
-        c = 2 m^(1/2) L / (s_max s_min), with m^(1/2) = k_G/(2 k_F) + (k_G^2/(4 k_F^2) + 1)^(1/2).
-        s_max^2 = 2 lambda_max(D + A), s_min^2 = 2 lambda_2(D - A) of the graph's degrees D and adjacency A,
-        k_G = s_max/s_min, k_F = L/mu with smoothness L and strong convexity mu.
+        c = 2 m^(1/2) L / (s_max s_min), with m^(1/2) = k_G/(2 k_F) + (k_G^2/(4 k_F^2) + 1)^(1/2). s_max^2 = 2
+        lambda_max(D + A), s_min^2 = 2 lambda_2(D - A) of the graph's degrees D and adjacency A, k_G = s_max/s_min, k_F
+        = L/mu with smoothness L and strong convexity mu. `constants` has L and mu, `info` the network.
         """
         signless, laplacian = _graph_spectrum(info)
         s_max, s_min = np.sqrt(2.0 * signless), np.sqrt(2.0 * laplacian)
@@ -198,6 +198,7 @@ class DAdmm(Consensus):
         """Return rows of candidates for step="auto": copies of this method with c of 2^-14 to 2^5 times the theory's.
 
         A list of lists, ascending in c: one with `local_passes` and, if the local solve is inexact, one with 5 passes.
+        `constants` and `info` are what the theory needs of data and network.
         """
         c = self.default_step(constants, info)
         passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]

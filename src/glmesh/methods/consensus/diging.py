@@ -48,7 +48,7 @@ class Diging(Consensus):
 
         Without strong convexity it is (1 - sigma)^2/(160 L). Their rate is the spectral radius of a 3 x 3 matrix that
         bounds (error of y, disagreement, error of the mean); sigma is the second largest absolute eigenvalue of W, L
-        the smoothness.
+        the smoothness. `constants` has L and the strong convexity, `info` the mixing matrix W.
         """
         L, mu = positive(constants.smoothness), constants.strong_convexity
         sigma = max(abs(info.spectrum[0]), abs(info.spectrum[1])) if info.n_nodes > 1 else 0.0

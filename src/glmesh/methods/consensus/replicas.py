@@ -136,7 +136,10 @@ class Replicas(HostedNodes[Samples, Copies]):
         return observe_copies(self.problem, self.estimates)
 
     def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) = (x, 0.0); x, shape (p,), is the mean of all copies."""
+        """Return (coefficients, intercept) = (x, 0.0); x, shape (p,), is the mean of all copies.
+
+        `estimates` and `members` are not read.
+        """
         assert x is not None
         return x, 0.0
 

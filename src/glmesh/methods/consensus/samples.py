@@ -98,7 +98,10 @@ class Pool:
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
     def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
-        """Return the Samples of the nodes with the ids `ids`, side by side, each node with a K-th of the penalty."""
+        """Return the Samples of the nodes with the ids `ids`, side by side, each node with a K-th of the penalty.
+
+        `partition` says which samples these are; `threads` share the work of the nodes.
+        """
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
         loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])

@@ -238,7 +238,7 @@ class Plan:
         """Return a mask with a flag per row (a, b) of `pairs`: false if the link carries nothing in this exchange.
 
         A link that fails one way only counts as up (`lost` tells its messages), and whether the nodes are up is not
-        looked at.
+        looked at. `round` is the number of the round that the exchange belongs to.
         """
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
@@ -332,7 +332,8 @@ class Plan:
     def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
         """Return a mask of shape (n_nodes,), true for each member that is away by a cause whose model is in `models`.
 
-        The models are "freeze" (the node keeps its state) and "reset" (the node loses its state).
+        The models are "freeze" (the node keeps its state) and "reset" (the node loses its state). `round` is the number
+        of the round.
         """
         away = np.zeros(n_nodes, dtype=np.bool_)
         for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):

@@ -144,7 +144,10 @@ class Communicator:
         return request
 
     def give_back(self, made: Sequence[Made]) -> None:
-        """Free MPI requests and datatypes; after a failure do nothing, because they may be under way still."""
+        """Free MPI requests and datatypes; after a failure do nothing, because they may be under way still.
+
+        `made` are those to be freed.
+        """
         if not self.failures:
             self._made = [one for one in self._made if not any(one is gone for gone in made)]
             for one in made:

@@ -47,7 +47,10 @@ class Ranks(Communicator, ProcessGroup):
         return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
 
     def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> MpiTransport:
-        """Return the transport between this rank's nodes and their neighbours on other ranks."""
+        """Return the transport between this rank's nodes and their neighbours on other ranks.
+
+        local_blocks has the ids of this rank's nodes.
+        """
         return MpiTransport(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
 
     def _sizes(self, own: int) -> Indices:

@@ -101,7 +101,10 @@ class MpiTransport:
         return lane.own
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange of this transport fails."""
+        """Do nothing: no exchange of this transport fails.
+
+        `plan` and `round` are not read.
+        """
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Exchange rows and mail with neighbouring ranks; return [the Halo of this rank's block].
