@@ -783,8 +783,11 @@ def peers_cases(first_port: int) -> Iterator[tuple[str, Case]]:
 
 
 def keep(folder: Path, number: int, name: str, seen: Seen) -> None:
-    """Writes what a case left behind, with digests of its arrays."""
-    arrays = {key: np.asarray(value) for key, value in seen.arrays.items()}
+    """Writes what a case left behind, with digests of its arrays.
+
+    A method on totals has coefficients and no variables: what is None is left out.
+    """
+    arrays = {key: array for key, value in seen.arrays.items() if (array := np.asarray(value)).dtype != object}
     digests = {
         key: hashlib.sha256(f"{a.dtype} {a.shape}".encode() + a.tobytes()).hexdigest() for key, a in arrays.items()
     }
