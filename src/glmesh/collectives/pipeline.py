@@ -147,10 +147,7 @@ class EpidemicAggregate:
         )
 
     def _keep(self, k: int, nodes: int | Indices | slice, stamps: int | Indices, parts: float | Vector) -> None:
-        """Store the parts of `nodes` from the rounds `stamps` as the newest that hosted node k knows.
-
-        Also in its ring.
-        """
+        """Store the scalars `parts` of `nodes`, of rounds `stamps`, as the newest that hosted node k knows."""
         self.stamps[k, nodes], self.parts[k, nodes] = stamps, parts
         at = stamps % self.ring.shape[1]
         self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps

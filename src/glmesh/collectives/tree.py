@@ -101,7 +101,7 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
     def subtotal(k: int) -> Part:
         """Add to the k-th hosted node's vector and numbers what its children reported.
 
-        Return both, its subtree's sum.
+        Return both as a part of a message.
         """
         for child in sorted(reported[k]):
             vectors[k] += reported[k][child][0]
@@ -145,5 +145,8 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
 
 
 def _mail(sender: int, receiver: int, round: int, part: Part) -> Mail:
-    """Return the message with a node's sums so far, of vectors and of numbers, from `sender` to `receiver`."""
+    """Return the message from node `sender` to node `receiver` with `part`, sums of vectors and of numbers so far.
+
+    `round` is the round that the sums belong to.
+    """
     return Mail(sender, receiver, [PartialSum(round, {sender: part[0]}, {sender: part[1]})])

@@ -261,7 +261,10 @@ class Block:
         out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
 
         def some(span: slice) -> None:
-            """Compute the products of the nodes in a slice into `out`."""
+            """Write the products A_k x_k of the hosted nodes in a slice to the rows of the array `out`; return nothing.
+
+            A_k are the columns of node k, x_k its variables.
+            """
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, x, rows[span], out)
 

@@ -63,10 +63,13 @@ def split(state: S, extents: list[Extent]) -> list[S]:
     ends = {kind: np.cumsum([getattr(extent, kind) for extent in extents]) for kind in Extent._fields}
 
     def cut(number: int) -> Leaf:
-        """Return a function that cuts the part of block `number` out of a field, for `_map`."""
+        """Return a function (kind, [value of a field in the large state]) -> its value for block `number`."""
 
         def piece(kind: str, values: list[Any]) -> Any:
-            """Return the block's part of a field's joined value, values[0]; `kind` says how the field is divided."""
+            """Return the block's part of values[0], the value of a field in the state of one large block.
+
+            `kind` says what the field has entries for: "node", "column", "unit", or what all blocks share.
+            """
             value = values[0]
             if kind == _SUMMED:
                 return value if number == 0 else type(value)(0)

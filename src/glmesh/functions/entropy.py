@@ -61,9 +61,9 @@ class LogisticDual(Columnwise):
         return np.where(inside, entropy, np.inf)
 
     def _probability(self, x: Vector) -> tuple[Vector, Flags]:
-        """Return p = y x / c, clipped to [0, 1], and a mask of where it was inside; both of shape (n,).
+        """Return p = y x / c, clipped to [0, 1], and a mask of where it was inside but for rounding.
 
-        y are the labels, -1 or 1, of n samples, and c their weights; a weight 0 allows x = 0 only.
+        Both of shape (n,). y are the labels, -1 or 1, of n samples, and c their weights >= 0.
         """
         p = np.divide(self.y * x, self.c, out=np.where(x == 0, 0.0, np.inf), where=self.c > 0)
         return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)

@@ -93,9 +93,9 @@ class GroupLasso(Separable):
         return self._indicator(self._norms(u))
 
     def _indicator(self, norms: Vector) -> Vector:
-        """Return 0 for groups whose norm is at most the group's weight, but for rounding, else infinity.
+        """Return 0 for groups whose norm is at most the group's weight, but for rounding, else infinity, (n_groups,).
 
-        Shape (n_groups,).
+        `norms` has the norm of each group, shape (n_groups,).
         """
         return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
 

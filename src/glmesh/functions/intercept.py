@@ -170,7 +170,10 @@ class Profiled(Smooth):
         e = self.direction
 
         def push(b: float) -> float:  # along e, in units of step; decreasing in b
-            """Return how far the prox moves v + b e along e, in units of step; it decreases in b."""
+            """Return how far the proximal step moves v + b e along e, a float in multiples of `step`.
+
+            It decreases in b. v are predictions and e, shape (d,), is the direction of the intercept b.
+            """
             return -float((e * self.f.gradient(self.f.prox(v + b * e, step))).sum())
 
         low, high = -1.0, 1.0

@@ -112,7 +112,10 @@ def _dual_table(
     check_rows(y, c, labels=labels)
 
     def weighed(operation: np.ufunc, per_weight: ArrayLike) -> Vector:
-        """Return operation(per_weight, c) for the sample weights c, shape (m,), and 0 where a weight is 0."""
+        """Return operation(per_weight, c) for the sample weights c, shape (m,), and 0 where a weight is 0.
+
+        `operation` is a numpy function of two arrays, such as multiply.
+        """
         return np.asarray(operation(per_weight, c, out=np.zeros_like(c), where=c > 0))
 
     return Table(

@@ -331,9 +331,9 @@ class Logistic(RowLoss):
         return -self.y * logistic_root(step * self.c, -self.y * v)
 
     def _probability(self, w: Vector) -> tuple[Vector, bool]:
-        """Return p = -y w / c clipped to [0, 1], shape (d,), and whether all were inside, but for rounding.
+        """Return p = -y w / c clipped to [0, 1], shape (d,), and a bool: whether all were inside, but for rounding.
 
-        y are the labels, -1 or 1, of d rows of data, and c their weights.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0.
         """
         p = self._per_weight(-self.y * w)
         return np.clip(p, 0.0, 1.0), bool(((p >= -OUTSIDE) & (p <= 1.0 + OUTSIDE)).all())
@@ -399,7 +399,8 @@ class Huber(RowLoss):
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient c clip(v - y, -delta, delta) of f at v, shape (d,), written into `out` if given.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). delta is the error from which
+        Huber's loss is linear.
         """
         out = np.subtract(v, self.y, out=out)
         np.clip(out, -self.delta, self.delta, out=out)
@@ -409,14 +410,16 @@ class Huber(RowLoss):
     def curvature(self, v: Vector) -> Vector:
         """Return the diagonal of the Hessian at v, shape (d,): c where abs(v - y) <= delta, else 0.
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). delta is the error from which
+        Huber's loss is linear.
         """
         return np.where(np.abs(v - self.y) <= self.delta, self.c, 0.0)
 
     def majorant(self, v: Vector) -> Vector:
         """Return the curvatures of a quadratic upper bound of f at v, shape (d,): c min(1, delta / abs(v - y)).
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). delta is the error from which
+        Huber's loss is linear.
         """
         return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
@@ -425,7 +428,8 @@ class Huber(RowLoss):
 
         The minimiser is v - step c clip((v - y) / (1 + step c), -delta, delta).
 
-        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). delta is the error from which
+        Huber's loss is linear.
         """
         scale = step * self.c
         return v - scale * np.clip((v - self.y) / (1.0 + scale), -self.delta, self.delta)
@@ -434,6 +438,7 @@ class Huber(RowLoss):
         """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i.
 
         y are the targets of d rows of data, and c their weights >= 0, each of shape (d,). f* is the conjugate of f.
+        delta is the error from which Huber's loss is linear.
         """
         if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf

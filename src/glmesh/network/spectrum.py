@@ -192,7 +192,7 @@ def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> flo
     solve = _factor(matrix[1:, 1:], 1.0).solve
 
     def inverse(b: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the x of mean 0 with (I - W) x = b - mean(b), shape (n,), where W is the mixing matrix."""
+        """Return the x of mean 0 with (I - W) x = b - mean(b), shape (n,), W being the n x n mixing matrix."""
         x: NDArray[np.float64] = np.concatenate(([0.0], solve(np.ravel(b)[1:] - b.mean())))
         x -= x.mean()
         return x

@@ -205,7 +205,7 @@ class NodeData:
         return self.spec.loss.total(self.targets(summary), z, self.weight)
 
     def _check(self, summary: DataSummary) -> None:
-        """Raise InvalidData unless this node's data fits what all nodes have agreed on, the summary."""
+        """Raise InvalidData unless this node's data fits `summary`, the merged summary of all nodes' data."""
         by_features = self.spec.split == "features"
         if by_features and not summary.same_width:
             other = summary.width if summary.width != self.m else summary.least_width

@@ -165,10 +165,10 @@ def _loss(loss: str | Loss) -> Loss:
 
 
 def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | None) -> tuple[str, list[Separable]]:
-    """Return (name, [penalty]) of a penalty that is given by name, or ("custom", [...]) of one's own.
+    """Return (name, penalties) of a penalty that is given by name, or ("custom", penalties) of one's own.
 
-    A list has one penalty per node. Raise InvalidInput for an unknown name, and where l1_ratio does not go with the
-    penalty.
+    The list of penalties, before they are multiplied by alpha, has one entry, or one per node where a sequence was
+    given; l1_ratio is the fraction of L1 in the elastic net.
     """
     if isinstance(penalty, list | tuple):
         if not penalty or not all(isinstance(part, Separable) for part in penalty):

@@ -181,7 +181,10 @@ class LocalTransport:
         return matrix.col[apart].astype(np.int64), matrix.row[apart].astype(np.int64)
 
     def _together(self, parts: list[Matrix | None]) -> Matrix | None:
-        """Return the rows of all blocks as one array, without copying where they lie in one; None if there are none."""
+        """Return the rows of all blocks of nodes as one array, without copying where they lie in one.
+
+        None if there are none. parts[i] are the rows of block i, None: it sends none.
+        """
         present = [part for part in parts if part is not None]
         if not present:
             return None

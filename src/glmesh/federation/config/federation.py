@@ -438,9 +438,9 @@ def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
 
 
 def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message.
+    """Raise InvalidInput if a table of a file has a key that is not in `known`.
 
-    `tree` is the table.
+    `tree` is the table as a dict; `where` names it in the message.
     """
     for key in tree:
         if key not in known:

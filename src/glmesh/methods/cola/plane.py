@@ -62,7 +62,10 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
     if block.kind == TABLE:
 
         def some(nodes: slice) -> None:
-            """Compute the terms of the nodes in a slice into `out`."""
+            """Write the penalty terms on the plane of the hosted nodes in a slice to the rows of the array `out`.
+
+            Return nothing.
+            """
             plane_terms(block.starts[nodes.start : nodes.stop + 1], block.table, x, p, d, GRID_A, GRID_B, out[nodes])
 
         list(block.threads.map(some, block.spans))
@@ -243,7 +246,10 @@ class Plane:
         known = dict[Cell, float]()
 
         def value(at: Cell) -> float:
-            """Return the value at a corner of the grid, which is computed once."""
+            """Return the objective, a float, at the grid point with the indices `at` = (i, j).
+
+            Each is computed once.
+            """
             if at not in known:
                 i, j = at
                 known[at] = (
@@ -340,7 +346,11 @@ class Plane:
         return (slope[0] + tilt[0], slope[1] + tilt[1]), twisted if _is_convex(twisted) else bend
 
     def _total(self, c: Point, cell: Cell | None) -> float:
-        """Return the objective at a point of the plane, with what is interpolated in `cell`; None: nothing is."""
+        """Return the objective, up to a constant, at c = (a, b) of the plane x + a p + b d, a float.
+
+        The penalty minus its second-order model is interpolated in `cell`, a rectangle of the grid; None: it counts as
+        0.
+        """
         return self.value(c) + (0.0 if cell is None else self._interpolate(c, cell)[0])
 
 
@@ -350,7 +360,10 @@ def _inside(value: float, low: float, high: float) -> float:
 
 
 def _is_convex(bend: Bend) -> bool:
-    """Return whether second derivatives (aa, ab, bb) are those of a convex function, visibly beside rounding."""
+    """Return whether second derivatives `bend` = (aa, ab, bb) are those of a strictly convex function of (a, b).
+
+    The determinant must be positive by more than rounding.
+    """
     pp, pd, dd = bend
     return pp * dd - pd * pd > LEAST_DETERMINANT * pp * dd > 0
 
@@ -370,5 +383,8 @@ def _step(slope: Point, bend: Bend, a_held: bool, b_held: bool) -> Point:
 
 
 def _one_step(slope: float, bend: float) -> float:
-    """Return Newton's step along one direction; without curvature, a step of length 1 downhill, or 0 without slope."""
+    """Return Newton's step -slope/bend along one direction, a float.
+
+    Without curvature (bend <= 0) it is a step of length 1 downhill, or 0 without slope.
+    """
     return -slope / bend if bend > 0 else -math.copysign(1.0, slope) if slope else 0.0

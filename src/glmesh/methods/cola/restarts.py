@@ -224,7 +224,7 @@ class LocalPolicy:
             yield Decision.ROLLBACK if rose_far else Decision.RESTART
 
     def _begin(self, k: int | slice, round: int) -> None:
-        """Begin to judge node k (or the nodes of a slice) anew from round `round` on."""
+        """Forget the objective that the k-th hosted node (or those of a slice) knew, as its momentum begins anew."""
         self.last[k], self.wait[k], self.restart_round[k] = np.nan, 0, round
 
     def forget(self, round: int) -> None:

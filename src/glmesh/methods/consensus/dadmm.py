@@ -207,7 +207,7 @@ class DAdmm(Consensus):
 
 
 def _degrees(block: Samples) -> Matrix:
-    """Return the number of neighbours of each hosted node, as a float array."""
+    """Return the number of neighbours of each hosted node as floats, shape (n_hosted,)."""
     return block.info.mixing.degrees[block.ids.astype(np.int64)].astype(np.float64)
 
 

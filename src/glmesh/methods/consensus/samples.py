@@ -204,7 +204,10 @@ class Samples:
         out, columns = np.empty(self.columns.n), self.columns
 
         def some(span: slice) -> None:
-            """Compute the predictions of the nodes in a slice into `out`."""
+            """Write the predictions for the samples of the hosted nodes in a slice to the array `out`.
+
+            Return nothing.
+            """
             starts = self.starts[span.start : span.stop + 1]
             transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
 
@@ -220,7 +223,7 @@ class Samples:
         out = self.l2 * w + self.linear if self.l2.any() or self.linear.any() else np.zeros_like(w)
 
         def some(span: slice) -> None:
-            """Compute the gradients of the nodes in a slice into `out`."""
+            """Write the gradients of the hosted nodes in a slice to the rows of the array `out`; return nothing."""
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
 

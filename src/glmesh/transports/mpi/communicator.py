@@ -128,7 +128,7 @@ class Communicator:
     def sends(self, rows: Matrix | list[object], peer: int, tag: int) -> MPI.Prequest:
         """Return a persistent send request (MPI_Send_init) of the rows to rank `peer`; it is not started.
 
-        `rows` is an array, or a list [array, MPI datatype of the rows in it]; `tag` is MPI's tag of the messages.
+        `rows` is an array, or a list [array, 1, MPI datatype of the rows in it]; `tag` is MPI's tag of the messages.
         """
         request = self._comm.Send_init(rows, peer, tag)
         self._made.append(request)

@@ -157,9 +157,9 @@ class MpiTransport:
         return lane
 
     def _lane(self, width: int, tag: int) -> Lane:
-        """Return the buffers and persistent requests by which rows of `width` numbers go to and come from other ranks.
+        """Return a new Lane of rows of `width` numbers: an array, and the persistent MPI requests that move its rows.
 
-        `tag` tells their messages from those of other widths.
+        `tag` is MPI's tag of the messages.
         """
         rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[MPI.Datatype]()
         requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
