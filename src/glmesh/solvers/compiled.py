@@ -112,7 +112,7 @@ class CoordinateDescent:
         )
 
         def arguments(nodes: slice) -> tuple[LocalTask, Memory]:
-            """Return (LocalTask, Memory) of the hosted nodes in a slice; arrays share memory with those of all nodes."""
+            """Return (LocalTask, Memory) of the hosted nodes in a slice; arrays share memory with those of all."""
             part = LocalTask(
                 x=task.x,
                 w=w[nodes] if len(w) > 1 else w,
