@@ -69,7 +69,7 @@ def test_the_second_example_of_the_readme(
     assert "120 samples, 6 features" in told
     assert re.search(r"ok +privacy +Totals are masked", told)
     assert "nobody listens there yet" in told
-    assert "about 15 totals" in told
+    assert "about 12 totals" in told
     assert main(commands[-1]) == 0
     told = capsys.readouterr().out
     assert told.count("Totals are masked") == 1

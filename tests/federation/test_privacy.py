@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import glmesh
 from glmesh.federation.config import Site, keys
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.site_data import add_name, digest_key
@@ -336,7 +337,7 @@ def _log(name: str) -> tuple[logging.Logger, Heard]:
 
 def _links(site: Site) -> tuple[PeerLinks, Heard]:
     log, heard = _log(site.file.name)
-    hello = Hello(site.file.name, site.federation.entries())
+    hello = Hello(site.file.name, site.federation.entries(), version=glmesh.__version__)
     return PeerLinks(site, log, hello, lambda peer, hello: None), heard
 
 

@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
+import glmesh
 from glmesh.core.messages import Mail
 from glmesh.core.wire import Layout
 from glmesh.federation.config import keys
@@ -105,7 +106,7 @@ def _until(messages: list[bytes], answered: threading.Event) -> Iterator[bytes]:
 
 
 def _hello(peers: Sites, name: str, **other: Any) -> bytes:
-    hello = replace(Hello(name, peers.federation.entries()), **other)
+    hello = replace(Hello(name, peers.federation.entries(), version=glmesh.__version__), **other)
     (frame,) = frames(Kind.HELLO, 0, pack_json(hello.to_json()))
     return frame
 

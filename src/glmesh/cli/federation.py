@@ -56,7 +56,13 @@ def _add_init(init: Parser) -> None:
     add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), default="logistic", metavar="NAME", help=f"one of {', '.join(MODELS)}")
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
-    add("--alpha", type=number(), default=1.0, metavar="A", help="weight of the penalty (default 1)")
+    add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1; not with --cv)")
+    add("--cv", type=whole(2), nargs="?", const=5, default=0, metavar="F", help="with totals, choose alpha by so many "
+        "folds inside each site (5 if no number is given)")  # fmt: skip
+    add("--choose", choices=["minimum", "one_standard_error"], default="minimum", help="with --cv, the alpha with the "
+        "least loss of held-out rows (default), or the largest within one standard error of it")  # fmt: skip
+    add("--alphas", type=number(positive=True), nargs="+", default=[], metavar="A", help="with --cv, the weights to "
+        "try (default: 20 that are computed)")  # fmt: skip
     add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="share of L1 in elasticnet (default 0.5)")
     add("--split", choices=["samples", "features"], default="samples", help="what a site holds: some samples "
         "(default), or some columns of all samples")  # fmt: skip
@@ -158,7 +164,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart, check_folds
 
     path = Path(options.file)
     if path.exists():
@@ -167,13 +173,18 @@ def _init(options: Namespace) -> int:
     common = {
         "loss": loss,
         "penalty": options.penalty or usual,
-        "alpha": options.alpha,
+        "alpha": 1.0 if options.alpha is None else options.alpha,
         "l1_ratio": options.l1_ratio,
         "method": options.method or "",
         "rare": options.rare,
+        "cv": options.cv,
+        "choose": options.choose,
+        "alphas": options.alphas,
         "tol": options.tol,
         "max_rounds": options.max_rounds,
     }
+    if options.cv and options.alpha is not None:
+        raise InvalidInput("--cv chooses alpha; leave --alpha out, or name weights to try with --alphas")
     problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
     fits = problem.by_totals if options.intercept is None else options.intercept
     problem = replace(problem, fit_intercept=fits)
@@ -182,6 +193,7 @@ def _init(options: Namespace) -> int:
         problem.model()
     except UnsuitablePair as error:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
+    check_folds(problem)
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
     if options.gone == "freeze" and options.split == "samples":
@@ -207,6 +219,8 @@ def _init(options: Namespace) -> int:
     held = "rows" if options.split == "samples" else "columns of the same rows"
     print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
     print(f"{path}: {'a free' if fits else 'no'} intercept, by {'masked totals' if problem.by_totals else 'gossip'}")
+    if problem.cv:
+        print(f"{path}: alpha is chosen by {_folds_text(problem)}")
     print(federation.disclosure)
     print("now add members")
     return REACHED
@@ -328,7 +342,8 @@ def _check(options: Namespace) -> int:
     federation = Federation.read(options.file)
     federation.check()
     part, mixing = federation.problem, federation.mixing
-    penalty = f"{part.loss} loss, {part.penalty} penalty, alpha {part.alpha:g}"
+    alpha = f"chosen by {_folds_text(part)}" if part.cv else f"{part.alpha:g}"
+    penalty = f"{part.loss} loss, {part.penalty} penalty, alpha {alpha}"
     print(
         rows(
             [
@@ -341,6 +356,11 @@ def _check(options: Namespace) -> int:
         )
     )
     return REACHED
+
+
+def _folds_text(part: "ProblemPart") -> str:
+    """Return words on how folds choose alpha: "5 folds inside each site (minimum)"."""
+    return f"{part.cv} folds inside each site ({part.choose})"
 
 
 def _data_text(contract: "Contract") -> str:

@@ -45,10 +45,12 @@ def run(options: Namespace) -> int:
 
 def ended_text(figures: "Figures") -> str:
     """Return a line on how a node ended, such as "alice: finished, certified 8.4e-08, without dora (3 of 4 sites)"."""
+    from glmesh.federation.monitor.screen import released_text
     from glmesh.federation.node.training import without_text
 
     gap, good = figures.get("certificate"), figures["outcome"] in ("certified", "alone")
     said = [f"finished, certified {gap:.1e}" if good and gap is not None else figures["outcome"].replace("_", " ")]
     if figures.get("without"):
         said.append(without_text(figures["sites"], figures["without"]))
-    return f"{figures['node']}: {', '.join(said)}. {figures.get('why', '')}".rstrip()
+    released = f" Released: {released_text(figures)}." if "released" in figures else ""
+    return f"{figures['node']}: {', '.join(said)}. {figures.get('why', '')}".rstrip() + released

@@ -64,7 +64,8 @@ def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
 def _all_totals(asked: Mapping[int, Total]) -> Total:
     """Return one request for the totals of all problems; `asked` is {number of the problem: its request}.
 
-    A field of problem 3 named "h" becomes "3 h". A total is a sum over all nodes.
+    A field of problem 3 named "h" becomes "3 h", and the points at which they ask follow one another. A total is a sum
+    over all nodes.
     """
     fields: dict[str, Matrix] = {}
     sizes: dict[str, float] = {}
@@ -72,7 +73,10 @@ def _all_totals(asked: Mapping[int, Total]) -> Total:
         fields |= {f"{number} {name}": rows for name, rows in one.fields.items()}
         known = {} if one.like is None else one.like.sizes
         sizes |= {f"{number} {name}": size for name, size in known.items() if name in one.fields}
-    return Total(fields, like=Sums({}, sizes))
+    points = [one.at for one in asked.values()]
+    known_points = [one for one in points if one is not None]
+    at = np.concatenate(known_points) if len(known_points) == len(points) else None
+    return Total(fields, like=Sums({}, sizes), at=at)
 
 
 def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:

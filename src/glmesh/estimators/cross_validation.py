@@ -8,12 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, check_cv
+from sklearn.model_selection import check_cv
 
 from glmesh.errors import InvalidInput
 from glmesh.estimators.least_squares import ElasticNetRegressor, net_objective
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.estimators.paths import alpha_grid, elastic_net_paths
+from glmesh.methods.totals.cross_validation import rows_of_folds
 from glmesh.types import Data, Indices, Matrix, Vector
 
 
@@ -315,19 +316,9 @@ def folds_of(data: TrainingData, cv: object) -> Iterator[tuple[list[Indices], li
     if not isinstance(n_folds, int | np.integer) or n_folds < 2:
         raise InvalidInput(f"on data that is apart cv is a number of folds >= 2, got {cv!r}")
     sizes = [len(y) for _, y, _ in data.parts]
-    folds = [_own_folds(size, int(n_folds)) for size in sizes]
-    for tests in zip(*folds, strict=True):
+    each = [rows_of_folds(size, int(n_folds)) for size in sizes]
+    for tests in zip(*each, strict=True):
         yield [np.setdiff1d(np.arange(size), test) for size, test in zip(sizes, tests, strict=True)], list(tests)
-
-
-def _own_folds(n: int, n_folds: int) -> list[Indices]:
-    """Return n_folds arrays: the numbers, out of range(n), of the rows that each fold tests on.
-
-    With n < n_folds some arrays are empty.
-    """
-    if n >= n_folds:
-        return [test for _, test in KFold(n_folds).split(np.zeros(n))]
-    return [np.arange(n)[f : f + 1] for f in range(n_folds)]
 
 
 def _squared_errors(data: TrainingData, coefs: Matrix, intercepts: Vector) -> Vector:

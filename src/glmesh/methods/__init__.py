@@ -15,6 +15,7 @@ from glmesh.methods.consensus.nids import Nids
 from glmesh.methods.consensus.pg_extra import PgExtra
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
+from glmesh.methods.totals.cross_validation import CrossValidation
 from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
@@ -28,6 +29,7 @@ __all__ = [
     "Consensus",
     "Constants",
     "Copies",
+    "CrossValidation",
     "DAdmm",
     "Dapg",
     "Dgd",

@@ -13,12 +13,12 @@ from glmesh.core import NetworkInfo
 from glmesh.errors import UnreadableFile
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.program import Answer, SiteProgram
-from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
+from glmesh.federation.node.rules import RuleBook, check_folds, largest_leverage, level_counts, rare_columns
 from glmesh.federation.node.totals_store import TotalsStore, row_digests, rows_changed
 from glmesh.federation.totals import Beginning, FederationInfo, Refusal, Unequal
 from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.statements import Held, Record, Vote
-from glmesh.methods import ProximalNewton, Rows
+from glmesh.methods import CrossValidation, ProximalNewton, Rows
 from glmesh.network import mixing, topology
 from glmesh.problem import ProblemSpec
 from glmesh.types import Matrix, Unsigned
@@ -35,7 +35,9 @@ def site(X: Matrix, **options: Any) -> SiteProgram:
     block = Rows(np.zeros(1, np.uint64), info, [X], [y], [np.ones(len(X))], spec.loss, table, True)
     rules = RuleBook(SiteRules(), "alice", False, False)
     names = [f"x{j}" for j in range(X.shape[1])]
-    return SiteProgram(ProximalNewton(), block, 3, 1e-9, 50, rules, names, options.get("rare", "refuse"))
+    method, cv = ProximalNewton(), options.get("cv", 0)
+    chosen = CrossValidation(method, cv, alphas=(0.1, 10.0)) if cv else method
+    return SiteProgram(chosen, block, 3, 1e-9, 50, rules, names, options.get("rare", "refuse"), n_folds=cv)
 
 
 def matrices(seed: int = 0) -> list[Matrix]:
@@ -78,6 +80,62 @@ def test_a_drawn_start_asks_at_other_points_and_comes_to_the_same_optimum() -> N
     a, b = Answer.of_bytes(zero[2][0]), Answer.of_bytes(drawn[2][0])
     np.testing.assert_allclose(a.coef, b.coef, rtol=1e-3)
     assert b.certified
+
+
+def test_folds_come_to_the_same_answer_at_all_sites_and_it_survives_its_bytes() -> None:
+    for start in ("", "abcdef"):
+        _, _, answers = together([site(X, cv=3) for X in matrices()], start)
+        assert len(set(answers)) == 1
+        answer = Answer.of_bytes(answers[0])
+        assert answer.certified
+        assert answer.curve is not None
+        assert answer.curve.alpha in (0.1, 10.0)
+        assert answer.curve.losses.shape == (3, 2)
+        assert answer.to_bytes() == answers[0]
+
+
+@pytest.mark.parametrize(("n_folds", "proposed"), [(15, "cv = 10"), (40, "cv = 10")])
+def test_folds_of_too_few_rows_are_refused_and_fewer_proposed(n_folds: int, proposed: str) -> None:
+    with pytest.raises(Refusal, match=f"{n_folds} folds hold out .* 15 are needed; write {proposed}") as caught:
+        together([site(X, cv=n_folds) for X in matrices()])
+    assert "15 are needed" in caught.value.public
+    _, _, answers = together([site(X, cv=10) for X in matrices()])
+    assert Answer.of_bytes(answers[0]).curve is not None
+    with pytest.raises(Refusal, match="too few for any; write cv = 0"):
+        check_folds(31, np.array([60.0, 60.0]), 3)
+
+
+@pytest.mark.parametrize(("relative", "taken"), [(1e-12, True), (1e-5, False)])
+def test_points_of_all_folds_within_rounding_are_taken_and_others_are_refused(relative: float, taken: bool) -> None:
+    programs = [site(X, cv=3) for X in matrices()]
+    requests, totals, _ = together(programs)
+    place = [k for k, one in enumerate(requests) if b"fields" in one][3]
+    head, _, at = requests[place].partition(b"\n")
+    numbers = np.frombuffer(at).copy()
+    assert len(numbers) == 6 * 15  # points, steps and columns of six problems
+    numbers[35:40] *= 1.0 + relative  # the step of the third problem
+    other = head + b"\n" + numbers.tobytes()
+    running = programs[2](Beginning((0, 1, 2), "", {place: other}))
+    next(running)
+    for total in totals[: place - 1]:
+        running.send(total)
+    if taken:
+        assert running.send(totals[place - 1]).request == other
+    else:
+        with pytest.raises(Unequal, match="more than rounding"):
+            running.send(totals[place - 1])
+
+
+def test_the_largest_leverage_is_that_of_the_hat_matrix_and_one_where_a_row_has_a_column_for_itself() -> None:
+    for X in matrices():
+        ones = np.column_stack([X, np.ones(len(X))])
+        for rows in (X, csr_array(X), np.column_stack([X, X[:, 0]])):
+            block = site(X).block
+            block.X[0] = rows
+            assert largest_leverage(block) == pytest.approx(np.diag(ones @ np.linalg.pinv(ones)).max(), rel=1e-6)
+        X[:, 2] = 0.0
+        X[4, 2] = 1e-3
+        assert largest_leverage(site(X).block) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("relative", "taken"), [(1e-12, True), (1e-5, False)])

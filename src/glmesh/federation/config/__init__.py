@@ -3,7 +3,15 @@
 What is read here is checked here, and an error names the file and the key. No sockets, no data, no training.
 """
 
-from glmesh.federation.config.federation import LINKS, Federation, Member, NetworkPart, ProblemPart, difference
+from glmesh.federation.config.federation import (
+    LINKS,
+    Federation,
+    Member,
+    NetworkPart,
+    ProblemPart,
+    check_folds,
+    difference,
+)
 from glmesh.federation.config.keys import check_name, expiry, fingerprint
 from glmesh.federation.config.site import Site
 
@@ -14,6 +22,7 @@ __all__ = [
     "NetworkPart",
     "ProblemPart",
     "Site",
+    "check_folds",
     "check_name",
     "difference",
     "expiry",

@@ -9,6 +9,10 @@ alpha = 1.0
 split = "samples"
 method = ""               # "totals": masked sums, the default split by samples; "gossip": the default split by features
 rare = "refuse"           # totals: a column with under 5 rows of one of its two values ends the run; "drop": without
+cv = 0                    # totals: folds inside each site that choose alpha, which is 1 in the file then; 0: no folds
+choose = "minimum"        # cv: the weight with the least loss of held-out rows, or "one_standard_error": the largest
+                          # weight within one standard error of that
+alphas = []               # cv: the weights to try; []: 20 that are computed
 aligned = false           # true: split by features without names of rows, the rows stand in the same order everywhere
 tol = 1e-6                # relative gap to be proven
 max_rounds = 100000
@@ -62,6 +66,7 @@ from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
 from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.cross_validation import RULES
 from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
@@ -101,6 +106,9 @@ class ProblemPart:
     fit_intercept: bool = False  # unpenalised
     method: str = ""  # "totals" or "gossip"; empty: "totals" split by samples, "gossip" split by features
     rare: str = "refuse"  # what a two-valued column with few rows of one value does to totals; "drop": without it
+    cv: int = 0  # folds inside each site that choose alpha; 0: alpha is that of the file
+    choose: str = "minimum"  # or "one_standard_error": which weight the folds choose
+    alphas: list[float] = field(default_factory=list)  # weights that the folds try; empty: they are computed
     aligned: bool = False  # split by features: rows without names stand in the same order at all sites
     tol: float = 1e-6  # relative gap to be proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
@@ -246,6 +254,7 @@ class Federation:
             )
         if network.gone in ("wait", "without") and not part.by_totals:
             raise InvalidInput(f"gone = {network.gone!r} is for method 'totals'; with gossip use 'freeze' or 'reset'")
+        check_folds(part)
         if part.method not in ("", "totals", "gossip") or part.rare not in ("refuse", "drop"):
             raise InvalidInput(
                 f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
@@ -411,6 +420,24 @@ class Federation:
         return Cola(gossip="flows")
 
 
+def check_folds(part: ProblemPart) -> None:
+    """Raise InvalidInput if a value that says how folds choose alpha is not allowed, or has no effect."""
+    weights = [one for one in part.alphas if type(one) in (int, float)]
+    if part.cv < 0 or part.cv == 1 or part.choose not in RULES or len(weights) < len(part.alphas):
+        raise InvalidInput(
+            f"cv must be 0 or folds >= 2, choose one of {', '.join(map(repr, RULES))} and alphas numbers, got "
+            f"{part.cv}, {part.choose!r} and {part.alphas}"
+        )
+    if not all(0 < one < float("inf") for one in weights):
+        raise InvalidInput(f"alphas must be positive numbers, got {part.alphas}")
+    if not part.cv and (part.alphas or part.choose != "minimum"):
+        raise InvalidInput("alphas and choose are for folds that choose alpha; write cv = 5 into [problem] too")
+    if part.cv and not part.by_totals:
+        raise InvalidInput("cv needs totals, so sites that hold rows; with gossip write cv = 0 and an alpha")
+    if part.cv and part.alpha != 1.0:
+        raise InvalidInput(f"cv chooses alpha, which must be 1 in the file then, got {part.alpha:g}; or write cv = 0")
+
+
 def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:
     """Return a text with the first key in which two dicts of `Federation.entries` differ, and its two values.
 
@@ -457,7 +484,7 @@ def typed(kind: type[Part], tree: object, where: str) -> Part:
     if not isinstance(tree, Mapping):
         raise InvalidInput(f"{where}: expected a table")
     check_keys(tree, tuple(one.name for one in fields(kind)), where)
-    names = {"str": str, "float": float, "int": int, "bool": bool, "list[list[str]]": list}
+    names = {"str": str, "float": float, "int": int, "bool": bool, "list[list[str]]": list, "list[float]": list}
     values = {}
     for one in fields(kind):
         if one.name not in tree:

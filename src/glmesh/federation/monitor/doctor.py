@@ -15,9 +15,11 @@ from glmesh.contract.fitting import listed, spoken
 from glmesh.core import Layout
 from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Site, expiry
+from glmesh.federation.monitor.screen import released_text
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.agreement import gossip_warnings, scale_warnings
 from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.forecast import LATENCY, SECONDS_A_BYTE, Forecast
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
 from glmesh.federation.node.totalling import Totalling
@@ -26,13 +28,9 @@ from glmesh.federation.wire import ROWS, longest_mail
 from glmesh.federation.wire.listed import listed_certificate
 from glmesh.files.describe import describe
 from glmesh.formatting import size
-from glmesh.network import topology
 from glmesh.problem import DataSummary, NodeData, ProblemSpec
 
 _SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
-_SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
-_LATENCY = 0.02  # [s] of an assumed link between sites
-_TOTALS = 15  # contributions to be expected of a fit: 12 on raw breast cancer, 20 with L1
 _ROUNDS = 400.0  # [rounds] to 1e-6 at spectral gap 1; rounds grow as 1/sqrt(gap) with acceleration. A rough guess
 
 
@@ -95,7 +93,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
     rounds = _ROUNDS / math.sqrt(gap)
-    minutes = rounds * (_LATENCY + message * len(site.addresses) * _SECONDS_A_BYTE) / 60
+    minutes = rounds * (LATENCY + message * len(site.addresses) * SECONDS_A_BYTE) / 60
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
 
@@ -105,16 +103,23 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
     for remark in federation.remarks():
         yield Finding("federation", remark, "warning")
     try:
-        Totalling.check(federation, site, data, _alone(data.summary()))
+        shown = Totalling.check(federation, site, data, _alone(data.summary()))
         yield Finding("rules", "this site's own rules let it contribute, as far as its data alone tells")
+        yield Finding("released", released_text(shown))
     except (GlmeshError, OSError) as error:
         yield Finding("rules", str(error), "error")
-    d, n_links = data.p + federation.problem.fit_intercept, len(site.addresses)
-    message = 8 * (d * (d + 1) // 2 + 3 * d + 40)
-    diameter = topology.diameter(federation.mixing.matrix)
-    seconds = _TOTALS * (_LATENCY * diameter + message * n_links * _SECONDS_A_BYTE)
-    yield Finding("messages", f"about {_TOTALS} totals, {size(message)} each, to each of {n_links} neighbours")
-    yield Finding("time", f"about {max(seconds, 1):.0f} s over links of 100 Mbit/s")
+    n_links = len(site.addresses)
+    try:
+        expected = Forecast.of(federation, data.p, n_links)
+    except GlmeshError as error:
+        yield Finding("messages", str(error), "error")
+        return
+    yield Finding(
+        "messages",
+        f"about {expected.totals} totals of up to {size(expected.largest)}, {size(int(expected.sent))} in all to each "
+        f"of {n_links} neighbours",
+    )
+    yield Finding("time", f"about {max(expected.seconds, 1):.0f} s over links of 100 Mbit/s, without computing")
 
 
 def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Finding]:

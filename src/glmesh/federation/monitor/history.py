@@ -40,6 +40,10 @@ class Figures(TypedDict, total=False):
     missed: int  # [rounds] that the node was not there for
     communications: int  # exchanges so far
     done: list[str]  # members that hold a proof
+    chosen: str  # which alpha was chosen, in words; empty: none is chosen, or not yet
+    leverage: float | None  # largest leverage of one of the site's rows; None: not computed
+    released: int  # numbers that the site has contributed to totals, of all fits
+    released_share: float  # the same, divided by the entries of the site's table
     outcome: str  # how a run that has ended ended
     why: str  # that outcome in words
     sites: list[str]  # names of the sites whose data is in the answer of a run that has ended

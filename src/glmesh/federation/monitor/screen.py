@@ -11,6 +11,7 @@ from typing import TextIO
 from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.log import RecentLines
 from glmesh.federation.node.neighbourhood import clock
+from glmesh.federation.node.totalling import ReleaseFigures
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
@@ -33,6 +34,7 @@ def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, c
         f"  members      {', '.join(now.get('members', [])) or 'not known yet'}",
         *_not_there(now),
         f"  traffic      {size(now['bytes_sent'])} sent, {size(now['bytes_received'])} received",
+        *_of_totals(now),
         "",
     ]
     for name, neighbour in now["neighbours"].items():
@@ -58,6 +60,19 @@ def _not_there(now: Figures) -> list[str]:
             times += f", until {clock(waiting['until'])}"
         lines.append(f"  waiting for  {', '.join(waiting['names'])}, {times}; no proof can come before")
     return lines
+
+
+def _of_totals(now: Figures) -> list[str]:
+    """Return lines of text on what a site has contributed to totals, and which alpha was chosen; none with gossip."""
+    lines = [f"  released     {released_text(now)}"] if "released" in now else []
+    return [*lines, f"  chosen       {now['chosen']}"] if now.get("chosen") else lines
+
+
+def released_text(now: Figures | ReleaseFigures) -> str:
+    """Return words on a site's contributions to totals: numbers of all fits, their share of the table, leverage."""
+    leverage = now.get("leverage")
+    said = f"{now['released']:,} numbers in all fits, {now['released_share']:.2f} times the entries of the table"
+    return f"{said}; largest leverage of a row {'not computed' if leverage is None else f'{leverage:.2f}'}"
 
 
 def left(now: Figures, began: tuple[float, float] | None) -> str:

@@ -1,6 +1,7 @@
 """First phase of a node: meet the others, agree on what the data of all sites is, or say who does not fit and why."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -8,6 +9,7 @@ from typing import NoReturn
 import numpy as np
 
 from glmesh.contract import Contract, Fitted
+from glmesh.engine.agreement import versions
 from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Federation, Site, difference
 from glmesh.federation.node.agreed import Agreed
@@ -42,7 +44,19 @@ _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such nei
 _GRACE = 1.0  # [s] that links stay open after the last word, so that the others can read it
 
 
+_VERSION = str(versions()["glmesh"])  # of this node
 _STARTED = {PREDICT: "predict", ROWS: "compare rows", DISTINCT: "compare rows"}  # what others do, by purpose
+
+
+def _other_version(me: str, name: str, theirs: str) -> str:
+    """Return a text that says which of two sites, `me` and `name`, with other versions of glmesh must upgrade."""
+
+    def key(version: str) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", version)[:3]]
+
+    older = name if key(theirs) < key(_VERSION) else me
+    both = f"has glmesh {theirs or 'of an earlier version'}, {me} has {_VERSION}"
+    return f"{both}; upgrade glmesh at {older}: sites must compute the same to the last bit"
 
 
 class Stopped(Exception):
@@ -57,7 +71,7 @@ class Meeting:
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._site, self._federation, self._log = site, site.federation, log
-        hello = Hello(site.file.name, site.federation.entries())
+        hello = Hello(site.file.name, site.federation.entries(), version=_VERSION)
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
         self._gossip = self.neighbourhood.gossip
         # neighbours with another federation file, and what differs; the thread of the links writes it
@@ -69,11 +83,13 @@ class Meeting:
         if hello.purpose != TRAIN:
             return f"does not train, but was started to {_STARTED.get(hello.purpose, 'do something else')}"
         differs = difference(self._federation.entries(), hello.entries)
-        if differs is None:
+        if hello.version != _VERSION:
+            self._differs[peer] = _other_version(self._site.file.name, self.neighbourhood.name(peer), hello.version)
+        elif differs is not None:
+            self._differs[peer] = f"has another configuration: {differs}"
+        else:
             self._differs.pop(peer, None)
-            return None
-        self._differs[peer] = f"has another configuration: {differs}"
-        return self._differs[peer]
+        return self._differs.get(peer)
 
     def run(self) -> Agreed | None:
         """Agree on the data with all members that are not late; return the second phase, None if told to stop.

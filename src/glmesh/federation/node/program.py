@@ -11,11 +11,15 @@ import numpy as np
 
 from glmesh.core import Certificate, Violation
 from glmesh.core.totals import Largest, Sums, Total, Whole, summation
-from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.federation.config import ProblemPart
+from glmesh.federation.node.rules import RuleBook, check_folds, level_counts, rare_columns
 from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
-from glmesh.methods import Rows
+from glmesh.methods import CrossValidation, Rows
+from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.cross_validation import Curve, rows_of_folds
 from glmesh.methods.totals.nodes import HoldsModel, OnTotals
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.types import Indices, Unsigned, Vector
@@ -38,6 +42,7 @@ class Answer:
     certified: bool
     failure: str  # a sentence if there is no optimum; empty otherwise
     dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
+    curve: Curve | None = None  # what the folds have found, with the weight that was chosen; None: there are no folds
 
     @property
     def certificate(self) -> Certificate:
@@ -56,7 +61,11 @@ class Answer:
             "failure": self.failure,
             "dropped": self.dropped,
         }
-        numbers = np.concatenate([[self.intercept, self.objective, self.gap], self.coef]).astype("<f8")
+        found = np.zeros(0)
+        if self.curve is not None:
+            head |= {"losses": self.curve.losses.shape, "chosen": self.curve.chosen}
+            found = np.append(self.curve.weights, self.curve.losses)
+        numbers = np.concatenate([found, [self.intercept, self.objective, self.gap], self.coef]).astype("<f8")
         return json.dumps(head).encode() + b"\n" + numbers.tobytes()
 
     @staticmethod
@@ -65,6 +74,11 @@ class Answer:
         try:
             head, _, rest = content.partition(b"\n")
             tree, numbers = json.loads(head), np.frombuffer(rest, dtype="<f8").astype(np.float64)
+            curve = None
+            if "losses" in tree:
+                n_folds, n = (int(one) for one in tree["losses"])
+                weights, losses, numbers = np.split(numbers, [n, n + n_folds * n])
+                curve = Curve(weights, losses.reshape(n_folds, n), int(tree["chosen"]))
             return Answer(
                 coef=numbers[3:],
                 intercept=float(numbers[0]),
@@ -75,6 +89,7 @@ class Answer:
                 certified=bool(tree["certified"]),
                 failure=str(tree["failure"]),
                 dropped=tuple(int(one) for one in tree["dropped"]),
+                curve=curve,
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise Violation(f"a model of other sites that cannot be read ({error})") from None
@@ -97,10 +112,29 @@ class SiteProgram:
     names: Sequence[str]  # of the columns
     rare: str  # "refuse" or "drop"
     seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
+    n_folds: int = 0  # that choose alpha; 0: there are none
 
     def __call__(self, beginning: Beginning) -> Steps:
-        """Return the generator of one fit: it yields requests for totals, and returns the bytes of an Answer."""
-        return _Fit(self, beginning).run()
+        """Make one fit: yield requests for totals, and return the bytes of an Answer."""
+        try:
+            return (yield from _Fit(self, beginning).run())
+        except InvalidInput as error:  # that follows from totals, so all sites raise it
+            raise Refusal(str(error)) from error
+
+
+def site_method(part: ProblemPart, p: int) -> OnTotals:
+    """Return the method on totals of a federation's problem with p coefficients, with folds if they choose alpha.
+
+    Raise UnsuitablePair if none suits that many coefficients.
+    """
+    spec = part.model()
+    method = method_on_totals(spec.loss, spec.penalty_of(None), p)
+    if method is None:
+        raise UnsuitablePair(
+            f"{p:,} coefficients are too many for totals with this loss and penalty: thousands take an L1 penalty, or "
+            "a loss without kinks and an L2 penalty (alpha > 0); or write method = 'gossip' into [problem]"
+        )
+    return CrossValidation(method, part.cv, part.choose, tuple(map(float, part.alphas))) if part.cv else method
 
 
 class _Fit:
@@ -148,24 +182,29 @@ class _Fit:
             certified=certified,
             failure="" if certified else getattr(state, "failure", ""),
             dropped=tuple(self._dropped),
+            curve=getattr(state, "curve", None),
         ).to_bytes()
 
     def _survey(self) -> Steps:
-        """Ask for the largest exponents of the columns and for counts of rows and values; drop rare columns.
+        """Ask for the largest exponents of the columns and for counts of rows, values and folds; drop rare columns.
 
         Return the exponents. They are the largest of all sites, shape (kept columns + 1,), the last of the intercept.
-        Refusal is raised if all sites have too few rows, or if a column is rare and the federation refuses those.
+        Refusal is raised if all sites or a fold have too few rows, or if a column is rare and those are refused.
         """
         program, block = self._program, self._block
         exponents = column_exponents(block)[0]
-        counts = np.concatenate([[float(len(block.y[0]))], level_counts(block.X[0])])
+        n_rows = len(block.y[0])
+        held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
+        counts = np.concatenate([[float(n_rows)], held_out, level_counts(block.X[0])])
         marks = edges_below(exponents)
         total = yield from self._ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
         )
         found, sums = largest_edges(total[: len(marks)]), total[len(marks) :].astype(np.float64)
         program.rules.check_all(block.p + block.fit_intercept, sums[0])
-        self._dropped = rare_columns(sums[1:], sums[0])
+        if held_out:
+            check_folds(block.p + block.fit_intercept, sums[1 : 1 + len(held_out)], len(self._beginning.members))
+        self._dropped = rare_columns(sums[1 + len(held_out) :], sums[0])
         if self._dropped and program.rare == "refuse":
             names = ", ".join(program.names[k] for k in self._dropped)
             why = f"few rows of all sites have one of the two values of {names}"
@@ -207,9 +246,8 @@ class _Fit:
 
     def _check_point(self, method: OnTotals, block: Rows, state: HoldsModel) -> None:
         """Raise Refusal if the site's rules forbid a contribution at the point that the method asks at next."""
-        point = method.trial(block, state)
-        if point is not None:
-            self._program.rules.check_point(block, self._scale[: block.p + 1], point)
+        for rows, point in method.trials(block, state):
+            self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
 
     def _largest(self, numbers: Indices) -> Steps:
         """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).

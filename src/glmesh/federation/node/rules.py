@@ -16,6 +16,10 @@ from glmesh.methods import Rows
 from glmesh.types import SampleMatrix, Vector
 
 SEEN_ALONE = 0.1  # coefficients per row at which totals of a difference determine no row: 10 rows a coefficient (v6)
+FEWER_COLUMNS = "leave columns out, or bring more rows together"  # what would do where d / n is too large
+# [products] of a Gram matrix and its eigenvectors, (m + 10 d) d^2, above which no leverages are computed, because that
+# would take seconds
+MOST_WORK = 5e8
 LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6: 5, DataSHIELD nfilter.tab: 3)
 
 
@@ -64,7 +68,9 @@ class RuleBook:
                 if alone
                 else ""
             )
-            raise self._refuse(f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}")
+            raise self._refuse(
+                f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}; {FEWER_COLUMNS}"
+            )
 
     def _check_change(self, d: int) -> None:
         """Raise Refusal if some rows of the file have changed, but fewer than max(10, 3 d), d coefficients.
@@ -100,7 +106,38 @@ class RuleBook:
     def check_all(self, d: int, n: float) -> None:
         """Raise Refusal if d coefficients are more than 0.1 (SEEN_ALONE) for each of the n rows at all sites."""
         if d / n > SEEN_ALONE:
-            raise self._refuse(f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1")
+            raise self._refuse(
+                f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1; {FEWER_COLUMNS}"
+            )
+
+
+def check_folds(d: int, rows: Vector, n_sites: int) -> None:
+    """Raise Refusal, which proposes fewer folds, unless each fold holds out max(10, 3 d) rows or more at all sites.
+
+    `rows`, shape (F,), are the numbers of rows that each fold holds out, summed over all sites. All sites raise it.
+    """
+    least, n_folds = max(10, 3 * d), len(rows)
+    if rows.min() >= least:
+        return
+    why = f"{n_folds} folds hold out {int(rows.min())} rows each at all sites, and {least} are needed"
+    most = next((f for f in range(n_folds - 1, 1, -1) if rows.sum() / f - n_sites >= least), 0)
+    do = f"write cv = {most} into [problem]" if most else "there are too few for any; write cv = 0 and an alpha"
+    raise Refusal(f"{why}; {do}", public=f"{why}; {do}")
+
+
+def largest_leverage(block: Rows) -> float | None:
+    """Return the largest leverage x_i' (X'X)^+ x_i of a row, ones included; None if that would take long to compute.
+
+    Where it is near 1, a row has a direction for itself.
+    """
+    X, d = block.X[0], block.p + 1
+    if (len(block.y[0]) + 10 * d) * d * d > MOST_WORK:
+        return None
+    whole = np.column_stack([X.toarray() if sp.issparse(X) else X, np.ones(len(block.y[0]))])
+    whole /= np.maximum(np.sqrt((whole**2).sum(axis=0)), np.finfo(float).tiny)
+    values, vectors = np.linalg.eigh(whole.T @ whole)
+    kept = values > values.max() * d * np.finfo(float).eps
+    return float(((whole @ vectors[:, kept]) ** 2 / values[kept]).sum(axis=1).max())
 
 
 def squared_norms(X: SampleMatrix, scale: Vector) -> Vector:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 
 from glmesh.contract import Fitted
-from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
+from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.checkpoint import contract_of
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.program import Answer, SiteProgram
-from glmesh.federation.node.rules import RuleBook
+from glmesh.federation.node.program import Answer, SiteProgram, site_method
+from glmesh.federation.node.rules import RuleBook, largest_leverage
 from glmesh.federation.node.totals_store import TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
 from glmesh.federation.totals import FederationInfo, Machine, Runner
+from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
 from glmesh.kernels.warm import warm_up_totals
-from glmesh.methods import InteriorPoint, ProximalNewton, Rows
-from glmesh.methods.totals.choice import MOST_COEFFICIENTS, method_on_totals
+from glmesh.methods import Rows
 from glmesh.methods.totals.dealing import rows_of_part
 from glmesh.methods.totals.traits import Traits
 from glmesh.problem import DataSummary, NodeData
@@ -38,7 +38,15 @@ _TELL = 2.0  # [s] that a node which refuses, or has learned of a refusal, stays
 _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
 
 
-class FitFigures(TypedDict):
+class ReleaseFigures(TypedDict):
+    """Figures that are shown and not enforced: what a site has contributed, and how far a single row stands out."""
+
+    leverage: float | None  # largest leverage of one of the site's rows; None: not computed
+    released: int  # numbers that the site has contributed to totals, of all fits; masks hide each of them
+    released_share: float  # the same, divided by the entries of the site's table, the intercept's ones included
+
+
+class FitFigures(ReleaseFigures):
     """Figures of a fit on totals, as JSON; `monitor.history.Figures` explains each key."""
 
     round: int
@@ -50,6 +58,7 @@ class FitFigures(TypedDict):
     missed: int
     communications: int
     done: list[str]
+    chosen: str
 
 
 class Totalling:
@@ -71,16 +80,23 @@ class Totalling:
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
+        self._leverage = largest_leverage(self._block)
+        self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
+        self._chosen = ""  # which alpha was chosen, in words
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
 
     @staticmethod
-    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> None:
-        """Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes."""
+    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> ReleaseFigures:
+        """Return what the site has released before, and the largest leverage of its rows.
+
+        Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes.
+        """
         block = _rows(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
         _rules(federation, site, block, kept.changed).check_data(block, changed=False)
+        return _released(block, kept.released, largest_leverage(block))
 
     @property
     def figures(self) -> FitFigures:
@@ -99,6 +115,8 @@ class Totalling:
             "missed": 0,
             "communications": max(self.contributions.values(), default=0),
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
+            "chosen": self._chosen,
+            **_released(self._block, self._kept.released, self._leverage),
         }
 
     def run(
@@ -131,13 +149,8 @@ class Totalling:
 
     def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
         """Return the program of this site: the method on totals that suits the objective, on this site's rows."""
-        spec, block = self._federation.problem.model(), self._block
-        method = method_on_totals(spec.loss, spec.penalty_of(None), block.p)
-        if not isinstance(method, ProximalNewton | InteriorPoint):  # others do not say at which point they ask
-            raise UnsuitablePair(
-                f"{block.p:,} coefficients are too many for totals with this penalty (at most {MOST_COEFFICIENTS:,} "
-                "without L1); write method = 'gossip' into [problem]"
-            )
+        part, block = self._federation.problem, self._block
+        method = site_method(part, block.p)
         names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
 
         def told(objective: float, gap: float) -> None:
@@ -145,10 +158,8 @@ class Totalling:
             self._progress = objective, gap
             seen(objective, gap)
 
-        part = self._federation.problem
-        return SiteProgram(
-            method, block, len(self.info.names), part.tol, max_rounds, self._rules, names, part.rare, told
-        )
+        n_sites = len(self.info.names)
+        return SiteProgram(method, block, n_sites, part.tol, max_rounds, self._rules, names, part.rare, told, part.cv)
 
     # messages
 
@@ -163,10 +174,20 @@ class Totalling:
         self._runner.advance(now)
         bundles = self.machine.poll(now)
         self._runner.advance(now)
-        for peer, bundle in [*bundles, *self.machine.poll(now)]:
+        bundles = [*bundles, *self.machine.poll(now)]
+        self._count_released([part for _, bundle in bundles for part in bundle.parts])
+        for peer, bundle in bundles:
             self._save()
             self.contributions[peer] += bool(bundle.parts)
             self._neighbourhood.links.send(peer, Kind.TOTALS, pack(bundle))
+
+    def _count_released(self, parts: Sequence[Contribution]) -> None:
+        """Count the numbers of this site's own contributions among those about to be sent, each once."""
+        for part in parts:
+            name = part.view, part.number, part.attempt, part.request
+            if part.author == self.info.me and name not in self._released:
+                self._released.add(name)
+                self._kept.released += len(part.body) // 8
 
     def _take(self, message: Message) -> None:
         """Act on a message: greet a neighbour whose link came up, and pass the message on to the neighbourhood."""
@@ -188,7 +209,7 @@ class Totalling:
         A view is a list of the members that make totals together.
         """
         memory = self._kept.memory
-        state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters)
+        state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters, self._kept.released)
         if state != self._saved:
             self._store.save(self._kept)
             self._saved = state
@@ -259,6 +280,8 @@ class Totalling:
         """
         answer = Answer.of_bytes(self.machine.model)
         self._progress = answer.objective, answer.certificate.relative
+        if answer.curve is not None:
+            self._chosen = answer.curve.text(self._federation.problem.choose)
         outcome = TrainingOutcome.CERTIFIED
         if not answer.certified:
             outcome = TrainingOutcome.NO_OPTIMUM if answer.failure else TrainingOutcome.OUT_OF_ROUNDS
@@ -276,7 +299,8 @@ class Totalling:
         links = self._neighbourhood.links
         links.send_to_all(Kind.BYE, pack_json({}))
         links.flush(1.0)
-        return Ending(outcome, model.sites, model.without, why=answer.failure)
+        why = [one for one in (answer.failure, self._chosen and f"{self._chosen}.") if one]
+        return Ending(outcome, model.sites, model.without, why=" ".join(why))
 
     def _all_know(self) -> bool:
         """Return whether all members that gave a sign of life lately said that they know the model to be final."""
@@ -303,6 +327,11 @@ class Totalling:
         if answer.dropped:
             columns = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
             info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
+        if answer.curve is not None:
+            curve = answer.curve
+            info |= {"cv_folds": part.cv, "cv_rule": part.choose}
+            found = {"cv_alphas": curve.weights, "cv_losses": curve.means, "cv_standard_errors": curve.errors}
+            info |= {key: " ".join(repr(float(one)) for one in values) for key, values in found.items()}
         classes: tuple[float | str, ...] | None = self._summary.classes if spec.loss.classifies else None
         if classes is not None and any(isinstance(label, str) for label in self._fitted.labels):
             classes = self._fitted.labels
@@ -311,7 +340,7 @@ class Totalling:
             intercept=answer.intercept,
             loss=part.loss,
             penalty=part.penalty,
-            alpha=part.alpha,
+            alpha=part.alpha if answer.curve is None else answer.curve.alpha,
             l1_ratio=float(spec.l1_ratio or 0.0),
             classes=classes,
             info=info,
@@ -331,6 +360,12 @@ def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSumma
     X, y, weight = rows_of_part(data, summary, site.me)
     ids = np.array([site.me], dtype=np.uint64)
     return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
+
+
+def _released(block: Rows, released: int, leverage: float | None) -> ReleaseFigures:
+    """Return the ReleaseFigures of a site with these rows."""
+    share = released / (len(block.y[0]) * (block.p + 1))
+    return {"leverage": leverage, "released": released, "released_share": share}
 
 
 def _federation_info(federation: Federation, site: Site) -> FederationInfo:

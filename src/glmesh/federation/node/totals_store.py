@@ -57,6 +57,7 @@ class Kept:
     digests: Unsigned  # (m,) of the rows that the memory's pin names
     start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
     changed: int = 0  # rows that differ from those of the last contribution
+    released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
 
 
 class TotalsStore:
@@ -95,6 +96,7 @@ class TotalsStore:
         head = {
             "pin": memory.pin,
             "start": kept.start,
+            "released": kept.released,
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -125,6 +127,7 @@ class TotalsStore:
                 vote=None if tree["vote"] is None else built(Vote, tree["vote"]),
                 model=blobs[2],
             )
-            return Kept(memory, blobs[0], numbers[0], int(tree["start"]))
+            released = int(tree.get("released", 0))  # files of earlier versions have none
+            return Kept(memory, blobs[0], numbers[0], int(tree["start"]), released=released)
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{self.path}: cannot be read ({error}); remove it, and the fit begins anew") from None

@@ -96,7 +96,8 @@ def _read_header(frame: bytes) -> tuple[int, int, int, int, int]:
     if magic != _MAGIC:
         raise Violation("a frame that is none of glmesh's")
     if version != PROTOCOL:
-        raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
+        older = "the neighbour" if version < PROTOCOL else "this node"
+        raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade glmesh at {older}")
     kind, number, total, at, check = fields
     return kind, number, total, at, check
 

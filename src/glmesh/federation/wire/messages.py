@@ -57,6 +57,7 @@ class Hello(JsonRecord):
     entries: dict[str, str]  # `Federation.entries` of the sender
     purpose: str = TRAIN  # or PREDICT, or ROWS or DISTINCT, for which two sites compare the names of their rows
     n_rows: int | None = None  # rows to be predicted or compared; None while training
+    version: str = ""  # of glmesh at the sender, where both ends train; empty elsewhere
 
 
 @dataclass(frozen=True)

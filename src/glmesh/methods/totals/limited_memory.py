@@ -18,7 +18,7 @@ from glmesh.core.totals import Largest, Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals.cuts import Cut, aim, lower_bound
 from glmesh.methods.totals.dual_bound import ROUNDING as ROUNDED_SUM
-from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.row_space import check_ridge
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import column_exponents, scales
@@ -133,8 +133,28 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
             state.scale = scales((yield Largest(column_exponents(block))))
         work = _Round(block, state, state.scale)
         state.visited = 2.0 * block.nonzeros
-        sums = yield Total(work.contributions(), like=state.sums)
+        sums = yield Total(work.contributions(), like=state.sums, at=np.concatenate([work.start, work.change]))
         work.advance(sums)
+
+    def take(self, state: LimitedMemoryState, at: Vector) -> float:
+        """Go to the trial point of another node instead of one's own; return their distance in parts of the point.
+
+        `at` is that of the `Total` at the other node. The norm is that of the penalty.
+        """
+        if state.at is None or state.step is None or len(at) != 2 * len(state.at.point):
+            return np.inf
+        there, change = np.split(at, 2)
+        own = state.at.point + state.step.change
+        apart, size = _squares(there + change - own), _squares(own)
+        state.at = replace(state.at, point=there.copy())
+        state.step = replace(state.step, change=change.copy())
+        return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+
+    def trial(self, block: Rows, state: LimitedMemoryState) -> Point | None:
+        """Return (coefficients (p,), intercept, False) of the coming total."""
+        work = _Round(block, state, np.ones(block.p + 1))
+        point = (work.start + work.change) / work.root
+        return point[:-1], float(point[-1]), False
 
 
 class _Round:
@@ -145,13 +165,13 @@ class _Round:
         l2 = np.broadcast_to(block.penalty.l2, block.p)
         self.root = np.append(np.sqrt(l2), state.unit or 1.0)
         self.start = np.append(state.w, state.intercept) * self.root if state.at is None else state.at.point
+        self.change = np.zeros_like(self.start) if self.step is None else self.step.change
 
     # contributions
 
     def contributions(self) -> dict[str, Matrix]:
         """Return the fields of this round's total, each of shape (n_hosted, size)."""
-        g, step = self.block.dual, self.step
-        change = np.zeros_like(self.start) if step is None else step.change
+        g, step, change = self.block.dual, self.step, self.change
         z, q = self._predictions(np.stack([self.start, change]))
         with np.errstate(over="ignore", invalid="ignore"):
             there = z + q

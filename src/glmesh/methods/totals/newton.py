@@ -21,7 +21,7 @@ from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, 
 from glmesh.methods.totals.model import dependent
 from glmesh.methods.totals.newton_round import NewtonRound
 from glmesh.methods.totals.newton_state import NewtonState
-from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
 from glmesh.methods.totals.traits import Traits
@@ -68,7 +68,7 @@ class ProximalNewton(TotalMethod[NewtonState]):
         state.query = replace(query, point=at[:d].copy(), step=at[d : 2 * d].copy())
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
-    def trial(self, block: Rows, state: NewtonState) -> tuple[Vector, float, bool] | None:
+    def trial(self, block: Rows, state: NewtonState) -> Point | None:
         """Return (coefficients (p,), intercept, majorant) of the coming total; None before scales are known."""
         if state.scale is None:
             return None

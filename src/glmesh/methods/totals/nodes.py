@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
+Point = tuple[Vector, float, bool]  # (coefficients (p,), intercept, majorant), as `TotalMethod.trial` returns
 
 
 class HoldsModel(Protocol):
@@ -60,6 +61,8 @@ class TotalMethod(ABC, Generic[StateT]):
     A round may be begun again from the state before it, where a member was away under a fault plan.
     """
 
+    saves: ClassVar[bool] = True  # whether a run of the method can be saved
+
     @property
     def averages_exactly(self) -> bool:
         """Return False: messages take the links of the network, not all pairs of nodes as with CoCoA's server."""
@@ -85,12 +88,17 @@ class TotalMethod(ABC, Generic[StateT]):
         """
         return np.inf
 
-    def trial(self, block: Rows, state: StateT) -> tuple[Vector, float, bool] | None:
+    def trial(self, block: Rows, state: StateT) -> Point | None:
         """Return (coefficients (p,), intercept, majorant) of the coming total; None where it is not at a point.
 
         `majorant`: its Hessian has the curvatures of a quadratic upper bound.
         """
         return None
+
+    def trials(self, block: Rows, state: StateT) -> list[tuple[Rows, Point]]:
+        """Return (rows, point) for each problem that the coming total is about, of which there is one here."""
+        point = self.trial(block, state)
+        return [] if point is None else [(block, point)]
 
     def rescale(self, state: StateT, exponents: Indices) -> None:
         """Take in the exponents of the columns' norms, shape (d,), the largest of all nodes; here nothing is done."""
@@ -378,7 +386,9 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     # saving
 
     def require_saving(self) -> None:
-        """Do nothing: a run of these nodes can be saved."""
+        """Raise InvalidInput if a run of these nodes' method cannot be saved."""
+        if not self.method.saves:
+            raise InvalidInput(f"a run of {type(self.method).__name__} cannot be saved; go without a checkpoint")
 
     def saved(self) -> Tree:
         """Return what a checkpoint holds of these nodes beside their states, {"summary": ..., "story": ...}.
