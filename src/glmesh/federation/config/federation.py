@@ -421,7 +421,10 @@ class Federation:
 
 
 def check_folds(part: ProblemPart) -> None:
-    """Raise InvalidInput if a value that says how folds choose alpha is not allowed, or has no effect."""
+    """Raise InvalidInput if cv, choose or alphas in [problem], by which folds choose alpha, are not allowed.
+
+    It is raised for values that would have no effect, too.
+    """
     weights = [one for one in part.alphas if type(one) in (int, float)]
     if part.cv < 0 or part.cv == 1 or part.choose not in RULES or len(weights) < len(part.alphas):
         raise InvalidInput(

@@ -37,7 +37,7 @@ class Forecast:
 
     @staticmethod
     def of(federation: Federation, p: int, n_links: int) -> Forecast:
-        """Return the Forecast for a site with p columns and this many neighbours.
+        """Return what is expected of a site whose table has p columns and which has `n_links` neighbours.
 
         Raise UnsuitablePair if no method on totals suits that many columns.
         """
@@ -50,7 +50,10 @@ class Forecast:
 
 
 def _numbers(federation: Federation, p: int) -> list[int]:
-    """Return how many numbers a site contributes to each question of a fit, in their order."""
+    """Return how many numbers a site contributes to each total of a fit, in their order; p is the number of columns.
+
+    Totals for the choice of alpha by folds are among them. A total is a sum over all sites.
+    """
     part = federation.problem
     fit = _of_fit(federation, p)
     first = [EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
@@ -66,7 +69,10 @@ def _numbers(federation: Federation, p: int) -> list[int]:
 
 
 def _of_fit(federation: Federation, p: int) -> list[int]:
-    """Return the numbers of a site's contributions to the totals of one problem."""
+    """Return how many numbers a site contributes to each total of one problem with p columns, in their order.
+
+    A total is a sum over all sites.
+    """
     part = federation.problem
     task, d = Task.on(part.model(), p, 0), p + 1
     if isinstance(site_method(part, p), LimitedMemory):

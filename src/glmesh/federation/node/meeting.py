@@ -52,6 +52,7 @@ def _other_version(me: str, name: str, theirs: str) -> str:
     """Return a text that says which of two sites, `me` and `name`, with other versions of glmesh must upgrade."""
 
     def key(version: str) -> list[int]:
+        """Return the first three numbers in a version, by which versions are compared."""
         return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
     older = name if key(theirs) < key(_VERSION) else me

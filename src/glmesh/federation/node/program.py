@@ -115,7 +115,7 @@ class SiteProgram:
     n_folds: int = 0  # that choose alpha; 0: there are none
 
     def __call__(self, beginning: Beginning) -> Steps:
-        """Make one fit: yield requests for totals, and return the bytes of an Answer."""
+        """Return the generator of one fit: it yields requests for totals, is sent sums, returns an Answer's bytes."""
         try:
             return (yield from _Fit(self, beginning).run())
         except InvalidInput as error:  # that follows from totals, so all sites raise it
@@ -186,10 +186,11 @@ class _Fit:
         ).to_bytes()
 
     def _survey(self) -> Steps:
-        """Ask for the largest exponents of the columns and for counts of rows, values and folds; drop rare columns.
+        """Ask for the largest exponents of the columns, and for counts of rows, values and folds; drop rare columns.
 
-        Return the exponents. They are the largest of all sites, shape (kept columns + 1,), the last of the intercept.
-        Refusal is raised if all sites or a fold have too few rows, or if a column is rare and those are refused.
+        Return the exponents, the largest of all sites, shape (kept columns + 1,), the last for the intercept. It is a
+        generator: it yields requests. Refusal is raised if all sites or a fold have too few rows, or if a column is
+        rare and the federation refuses those.
         """
         program, block = self._program, self._block
         exponents = column_exponents(block)[0]
@@ -245,7 +246,7 @@ class _Fit:
                 request = next(steps)
 
     def _check_point(self, method: OnTotals, block: Rows, state: HoldsModel) -> None:
-        """Raise Refusal if the site's rules forbid a contribution at the point that the method asks at next."""
+        """Raise Refusal if the site's rules forbid it to contribute at the point at which the method asks next."""
         for rows, point in method.trials(block, state):
             self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
 

@@ -114,7 +114,8 @@ class RuleBook:
 def check_folds(d: int, rows: Vector, n_sites: int) -> None:
     """Raise Refusal, which proposes fewer folds, unless each fold holds out max(10, 3 d) rows or more at all sites.
 
-    `rows`, shape (F,), are the numbers of rows that each fold holds out, summed over all sites. All sites raise it.
+    d is the number of coefficients; `rows`, shape (F,), are the numbers of rows that each fold holds out, summed over
+    all `n_sites` sites. All sites raise it.
     """
     least, n_folds = max(10, 3 * d), len(rows)
     if rows.min() >= least:
@@ -126,9 +127,9 @@ def check_folds(d: int, rows: Vector, n_sites: int) -> None:
 
 
 def largest_leverage(block: Rows) -> float | None:
-    """Return the largest leverage x_i' (X'X)^+ x_i of a row, ones included; None if that would take long to compute.
+    """Return the largest leverage of a row x_i, x_i' (X'X)^+ x_i, where X are the site's rows with a 1 behind them.
 
-    Where it is near 1, a row has a direction for itself.
+    None if that would take long to compute. Where it is near 1, a row has a direction for itself.
     """
     X, d = block.X[0], block.p + 1
     if (len(block.y[0]) + 10 * d) * d * d > MOST_WORK:

@@ -148,7 +148,10 @@ class Totalling:
         return Ending(TrainingOutcome.STOPPED)
 
     def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
-        """Return the program of this site: the method on totals that suits the objective, on this site's rows."""
+        """Return the program of this site's fit: the method on totals that suits the objective, on this site's rows.
+
+        `seen(objective, gap)` is called after each round; `max_rounds` is the largest number of totals.
+        """
         part, block = self._federation.problem, self._block
         method = site_method(part, block.p)
         names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
@@ -182,7 +185,7 @@ class Totalling:
             self._neighbourhood.links.send(peer, Kind.TOTALS, pack(bundle))
 
     def _count_released(self, parts: Sequence[Contribution]) -> None:
-        """Count the numbers of this site's own contributions among those about to be sent, each once."""
+        """Count the numbers of this site's own contributions among those that are about to be sent, each only once."""
         for part in parts:
             name = part.view, part.number, part.attempt, part.request
             if part.author == self.info.me and name not in self._released:
@@ -363,7 +366,10 @@ def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSumma
 
 
 def _released(block: Rows, released: int, leverage: float | None) -> ReleaseFigures:
-    """Return the ReleaseFigures of a site with these rows."""
+    """Return the ReleaseFigures of a site with these rows: `released` numbers contributed, largest leverage of a row.
+
+    `leverage` None: it was not computed.
+    """
     share = released / (len(block.y[0]) * (block.p + 1))
     return {"leverage": leverage, "released": released, "released_share": share}
 

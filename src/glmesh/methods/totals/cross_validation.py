@@ -41,7 +41,10 @@ _Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent max
 
 
 def rows_of_folds(n_rows: int, n_folds: int) -> list[Indices]:
-    """Return the numbers of the rows of one node that each of F folds holds out: f, f + F, f + 2 F, ... of fold f."""
+    """Return, for each of `n_folds` folds, the numbers of the rows of one node that it holds out, an array each.
+
+    Fold f of F holds out the rows f, f + F, f + 2 F, ...
+    """
     return [np.arange(f, n_rows, n_folds) for f in range(n_folds)]
 
 
@@ -65,7 +68,11 @@ class Curve:
 
     @staticmethod
     def of(weights: Vector, losses: Matrix, rule: str) -> Curve:
-        """Return the Curve with the weight that `rule` chooses; InvalidInput if no weight was solved in all folds."""
+        """Return the Curve with the weight that `rule` chooses, "minimum" or "one_standard_error".
+
+        `weights` has shape (n,), `losses` (F, n), a row per fold. Raise InvalidInput if no weight was solved in all
+        folds.
+        """
         mean = losses.mean(axis=0)
         if np.isnan(mean).all():
             raise InvalidInput("cross-validation: no weight of the penalty was solved in all folds; give other alphas")
@@ -77,13 +84,13 @@ class Curve:
 
     @property
     def alpha(self) -> float:
-        """Return the weight that was chosen."""
+        """Return the weight of the penalty that was chosen."""
         return float(self.weights[self.chosen])
 
     def text(self, rule: str) -> str:
         """Return words on the choice: "alpha = 10 was chosen of 3 weights by 5 folds (minimum of ...)".
 
-        They say so if there is no weight on one side of it.
+        If no weight on one side of it was tried, they say so. `rule` is the one by which it was chosen.
         """
         n_folds, n = self.losses.shape
         how = "minimum of the held-out loss" if rule == "minimum" else "within one standard error of the least"
@@ -95,18 +102,21 @@ class Curve:
 
     @property
     def means(self) -> Vector:
-        """Return the mean over the folds of the held-out loss for each weight, shape (n,); NaN: not solved."""
+        """Return the mean over the folds of the held-out loss for each weight, shape (n,).
+
+        NaN where a fold was not solved.
+        """
         return np.asarray(self.losses.mean(axis=0))
 
     @property
     def errors(self) -> Vector:
-        """Return the standard error of each of `means`, shape (n,)."""
+        """Return the standard error of the mean over the folds of the held-out loss, for each weight, shape (n,)."""
         return np.asarray(self.losses.std(axis=0, ddof=1) / np.sqrt(len(self.losses)))
 
 
 @dataclass(eq=False)
 class FoldProblem:
-    """The problem of one fold and one weight, while it is solved."""
+    """The problem of one fold and one weight of the penalty, while it is solved on the rows not held out."""
 
     fold: int
     number: int  # of the weight
@@ -116,15 +126,18 @@ class FoldProblem:
     length: int = 0  # numbers of the point at which it asked last
 
     def is_done(self, tol: float) -> bool:
-        """Return whether its gap is at most tol times its objective, or more rounds are not worth it."""
+        """Return whether the problem's gap is at most tol times its objective, or more rounds are not worth it."""
         return self.is_solved(tol) or self.rounds >= MOST_ROUNDS or bool(self.state.failure)
 
     def is_solved(self, tol: float) -> bool:
-        """Return whether its gap is at most tol times its objective, or as small as rounding allows."""
+        """Return whether the problem's gap is at most tol times its objective, or as small as rounding allows."""
         return bool(self.state.gap <= tol * abs(self.state.objective)) or self.state.failure == "rounding"
 
     def noted(self, method: TotalMethod[Any]) -> _Totals:
-        """Make one round of the method, and note how many numbers the points have at which it asks."""
+        """Make one round of the problem by `method`, and note how many numbers its points have.
+
+        It is a generator: it yields the round's totals and is sent their sums.
+        """
         rounds = method.round(self.block, self.state)
         answer: Any = None
         while True:
@@ -140,7 +153,10 @@ class FoldProblem:
 
 @dataclass
 class CrossValidationState(TotalState):
-    """What cross-validation carries from total to total; the model is that of the last fit, and zero before it."""
+    """What cross-validation carries from total to total; the model is that of the last fit, and zero before that.
+
+    A total is a sum over all nodes; F is the number of folds, n that of the weights tried.
+    """
 
     start: Shared[Any] = None  # (w (p,), intercept) at which every problem begins
     exponents: Shared[Any] = None  # (d,) exponents of the columns' norms; None: problems agree on them themselves
@@ -202,7 +218,10 @@ class CrossValidation(TotalMethod[CrossValidationState]):
             raise InvalidInput(f"alphas must be positive numbers, got {self.alphas}")
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> CrossValidationState:
-        """Return the state before round 0; every problem begins at coefficients w, shape (p,) (None: zero)."""
+        """Return the state before round 0; every problem begins at coefficients w, shape (p,), and an intercept.
+
+        None: zero.
+        """
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         intercept = intercept if block.fit_intercept else 0.0
         state = CrossValidationState(w, intercept, np.zeros(block.size), start=(w, intercept))
@@ -217,14 +236,21 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         state.exponents = exponents
 
     def trials(self, block: Rows, state: CrossValidationState) -> list[tuple[Rows, Point]]:
-        """Return (rows, point) for each problem that the coming total is about."""
+        """Return a list of (rows, point), one for each problem that the coming total is about.
+
+        A point is (coefficients of shape (p,), intercept, majorant); `majorant` says that the total's Hessian has the
+        curvatures of a quadratic upper bound.
+        """
         if state.shares is None:
             return [(block, (*state.start, False))]
         self._prepare(block, state)
         return [pair for one in self._active(state) for pair in self.method.trials(one.block, one.state)]
 
     def take(self, state: CrossValidationState, at: Vector) -> float:
-        """Go to another node's trial points of all problems; return the largest distance, infinite if it cannot be."""
+        """Go to the trial points `at` of all problems, those of another node, which differ in their last bits.
+
+        Return the largest distance from one's own points, relative to their norms; infinite if they cannot be taken.
+        """
         active = self._active(state)
         ends = np.cumsum([one.length for one in active])
         if not active or len(at) != ends[-1]:
@@ -239,9 +265,10 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         return f"{state.curve.text(self.rule)}."
 
     def round(self, block: Rows, state: CrossValidationState) -> AnyRounds:
-        """Make one round: a total for shares and weights, the problems under way, held-out rows, or for the last fit.
+        """Make one round: yield one total of all problems under way, be sent its sums, and change the state by them.
 
-        These follow one another in this order.
+        The first total is for the weights to try; then come those of the problems of all folds, one of the losses of
+        held-out rows, and those of the last fit.
         """
         if state.shares is None:
             yield from self._begin(block, state)
@@ -264,7 +291,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
     # which problems are solved when
 
     def _active(self, state: CrossValidationState) -> list[FoldProblem]:
-        """Return the problems that the coming total is about; none if it is about held-out rows."""
+        """Return the problems that the coming total is about; an empty list if it is about the rows held out."""
         if state.final is not None:
             return [state.final]
         return [one for one in state.trials if not one.is_done(self.tol)]
@@ -278,7 +305,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
             self._begin_weights(block, state)
 
     def _begin_weights(self, block: Rows, state: CrossValidationState) -> None:
-        """Begin the problems of the next weights in all folds: at the start, or where the weight before has ended."""
+        """Begin the problems of the next weights in all folds, at the common start or where the last weight ended."""
         if state.models is None:
             state.models = np.full((self.n_folds, len(state.weights), block.p + 1), np.nan)
         before = {one.fold: one for one in state.trials}  # the last weight of each fold
@@ -296,9 +323,9 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         state.begun = chosen.stop
 
     def _group_size(self, block: Rows, *, first: bool) -> int:
-        """Return how many weights are tried at once.
+        """Return how many weights of the penalty are tried at once, at least 1; `first`: none was tried yet.
 
-        With a squared loss the first is alone: its totals have the Hessians, which the other weights share.
+        With a squared loss the first weight is alone: its totals have the Hessians, which the other weights share.
         """
         quadratic = is_smooth(block.loss) and Traits.of(block.loss).quadratic
         if quadratic and first:
@@ -308,14 +335,14 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         return int(max(1, MOST_NUMBERS // (self.n_folds * numbers)))
 
     def _begun(self, block: Rows, state: CrossValidationState) -> Any:
-        """Return the state of a new problem at the common start."""
+        """Return the method's state for a new problem on `block`, at the coefficients at which all problems begin."""
         inner = self.method.start(block, *state.start)
         if state.exponents is not None:
             self.method.rescale(inner, state.exponents)
         return inner
 
     def _training(self, block: Rows, fold: int) -> Rows:
-        """Return a block's rows with weight 0 for those that a fold holds out."""
+        """Return a copy of a block's rows in which those that fold `fold` holds out have sample weight 0."""
         made = copy.copy(block)
         made.weight = [own.copy() for own in block.weight]
         for own in made.weight:
@@ -327,10 +354,11 @@ class CrossValidation(TotalMethod[CrossValidationState]):
     # weights and the choice
 
     def _begin(self, block: Rows, state: CrossValidationState) -> _Totals:
-        """Compute the folds' shares and the weights that are tried, by a total of slopes and curvatures at the start.
+        """Compute the weights to try, and the part of the rows' weight that each fold learns from.
 
-        With an L1 penalty all coefficients are about zero from max_j |X_j' (theta - s h)| / l1_j on, where s = sum
-        theta / sum h centres the slopes theta, if there is an intercept.
+        It is a generator: it yields one total, with the losses' slopes theta and curvatures h at the start, and is sent
+        its sums. With an L1 penalty all coefficients are about zero from max_j |X_j' (theta - s h)| / l1_j on, where s
+        = sum theta / sum h centres the slopes, if there is an intercept.
         """
         w, intercept = state.start
         z = np.concatenate([np.asarray(X @ w) for X in block.X]) + intercept
@@ -345,7 +373,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
             state.weights = self._weights(block, sums)
 
     def _weights(self, block: Rows, sums: Sums) -> Vector:
-        """Return the weights that are tried, from the sums of the losses' slopes and curvatures at the start."""
+        """Return the weights of the penalty to try, descending, from the sums of the losses' slopes and curvatures."""
         slopes, bends = sums["slopes"], sums["bends"]
         shift = slopes[-1] / bends[-1] if block.fit_intercept and bends[-1] > 0 else 0.0
         l1 = _l1(block)
@@ -355,7 +383,10 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         return _rounded(np.geomspace(top, SMALLEST_WEIGHT * top, N_WEIGHTS))
 
     def _compare(self, block: Rows, state: CrossValidationState) -> _Totals:
-        """Make the total of the held-out rows' losses, by fold and weight, and choose the weight."""
+        """Choose the weight by the losses of the rows held out.
+
+        It is a generator: it yields one total with these losses, by fold and weight, and is sent its sums.
+        """
         z = self._held_out(block, state.models)
         spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]
         fields = {"weights": np.stack([self._by_fold(own) for own in block.weight])}
@@ -371,7 +402,11 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         state.curve = Curve.of(state.weights, means, self.rule)
 
     def _held_out(self, block: Rows, models: Matrix) -> Matrix:
-        """Return each hosted row's predictions by the models of the fold that holds it out, shape (m, n); else 0."""
+        """Return predictions for each hosted row by the models of the fold that holds it out, shape (m, n).
+
+        `models` has the coefficients of F folds and n weights, the intercept last, shape (F, n, p + 1); NaN counts as
+        0.
+        """
         known = np.nan_to_num(models)
         out = np.empty((int(block.starts[-1]), known.shape[1]))
         for X, first in zip(block.X, block.starts, strict=False):
@@ -385,7 +420,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
 
 
 def _weighted(block: Rows, penalty: Table, alpha: float) -> Rows:
-    """Return the same rows with `alpha` times the penalty; what is cached of the rows is shared."""
+    """Return a copy of a block's rows with `alpha` times the penalty; what is cached of the rows is shared."""
     made = copy.copy(block)
     made.penalty = Table(alpha * penalty.l1, alpha * penalty.l2, alpha * penalty.linear, penalty.lo, penalty.hi)
     made.reduced = None
@@ -393,16 +428,19 @@ def _weighted(block: Rows, penalty: Table, alpha: float) -> Rows:
 
 
 def _l1(block: Rows) -> Vector:
-    """Return the L1 penalty of each coefficient, shape (p,)."""
+    """Return the factor of abs(w_j) in the penalty of each coefficient w_j, shape (p,)."""
     return np.broadcast_to(block.penalty.l1, block.p)
 
 
 def _sums_by_node(block: Rows, values: Vector) -> Matrix:
-    """Return X_k' v_k and the sum of v_k for each hosted node, of values v of all hosted rows, shape (n_hosted, d)."""
+    """Return X_k' v_k and, last, the sum of v_k for each hosted node k, shape (n_hosted, d).
+
+    `values` has v, an entry for each of the m hosted rows; v_k are those of node k, and X_k are its rows.
+    """
     parts: Sequence[Vector] = np.split(values, block.starts[1:-1])
     return np.stack([np.append(X.T @ own, own.sum()) for X, own in zip(block.X, parts, strict=True)])
 
 
 def _rounded(weights: Vector) -> Vector:
-    """Return weights rounded to DIGITS significant digits, without repetitions, descending."""
+    """Return weights of the penalty rounded to DIGITS significant digits, without repetitions, descending."""
     return np.unique([float(f"{one:.{DIGITS - 1}e}") for one in weights])[::-1].copy()

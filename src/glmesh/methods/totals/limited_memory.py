@@ -137,9 +137,10 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
         work.advance(sums)
 
     def take(self, state: LimitedMemoryState, at: Vector) -> float:
-        """Go to the trial point of another node instead of one's own; return their distance in parts of the point.
+        """Go to the trial point `at`, that of another node, instead of one's own; return how far apart they are.
 
-        `at` is that of the `Total` at the other node. The norm is that of the penalty.
+        The distance is relative to the point's norm, in the norm of the penalty. `at` is that of the `Total` at the
+        other node, which differs in its last bits.
         """
         if state.at is None or state.step is None or len(at) != 2 * len(state.at.point):
             return np.inf
@@ -151,7 +152,10 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
     def trial(self, block: Rows, state: LimitedMemoryState) -> Point | None:
-        """Return (coefficients (p,), intercept, False) of the coming total."""
+        """Return (coefficients of shape (p,), intercept, False) of the point at which the coming total is made.
+
+        False says that no Hessian of a quadratic upper bound is asked for.
+        """
         work = _Round(block, state, np.ones(block.p + 1))
         point = (work.start + work.change) / work.root
         return point[:-1], float(point[-1]), False

@@ -69,7 +69,11 @@ class ProximalNewton(TotalMethod[NewtonState]):
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
     def trial(self, block: Rows, state: NewtonState) -> Point | None:
-        """Return (coefficients (p,), intercept, majorant) of the coming total; None before scales are known."""
+        """Return (coefficients, intercept, majorant) of the point at which the coming total is made.
+
+        Coefficients have shape (p,); `majorant` says that the total's Hessian has the curvatures of a quadratic upper
+        bound. None: scales of the columns are not known yet.
+        """
         if state.scale is None:
             return None
         rounds = NewtonRound(block, state)

@@ -89,14 +89,18 @@ class TotalMethod(ABC, Generic[StateT]):
         return np.inf
 
     def trial(self, block: Rows, state: StateT) -> Point | None:
-        """Return (coefficients (p,), intercept, majorant) of the coming total; None where it is not at a point.
+        """Return (coefficients, intercept, majorant) of the point at which the coming total is made.
 
-        `majorant`: its Hessian has the curvatures of a quadratic upper bound.
+        None if it is at none. Coefficients have shape (p,); `majorant` says that the total's Hessian has the curvatures
+        of a quadratic upper bound.
         """
         return None
 
     def trials(self, block: Rows, state: StateT) -> list[tuple[Rows, Point]]:
-        """Return (rows, point) for each problem that the coming total is about, of which there is one here."""
+        """Return a list of (rows, point), one for each problem that the coming total is about; here there is one.
+
+        A point is (coefficients, intercept, majorant), as `trial` returns it.
+        """
         point = self.trial(block, state)
         return [] if point is None else [(block, point)]
 
