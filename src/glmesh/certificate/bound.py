@@ -20,7 +20,8 @@ small that it is feasible for every w within delta_w:
     O_A(x) - O* <= (1/K) sum [f(v_k) + f*(s w_k)] + g(x) + what finite sides of boxes add.
 
 R_k and s need delta_w before it is known: nodes use a radius, `_SLACK` times the last delta_w they learned, and discard
-a bound whose delta_w turns out larger than the radius.
+a bound whose delta_w turns out larger than the radius. Where exact sums tell all nodes Ax, that is due to rounding
+alone, and so is the radius.
 """
 
 from collections.abc import Callable
@@ -140,6 +141,10 @@ class BoundSetting(NamedTuple):
     tau: float  # f is 1/tau-smooth
     by_samples: bool  # whether nodes hold samples, and the bound is about every node's own model
 
+    def rounding(self, f: float) -> float:
+        """Return how far nodes' gradients may be apart because of rounding alone; `f` is the sum of f(v_k)."""
+        return float(_ROUNDING * np.sqrt(2 * abs(f) / self.tau) / self.consensus_gap)  # |w|^2 <= 2/tau (f(v) - min f)
+
 
 def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -> tuple[Certificate, float]:
     """Return (Certificate, radius of the next record) from the sums over all nodes of the BoundTerms of one round.
@@ -154,8 +159,7 @@ def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -
     h = r.f / n_nodes + r.g
     next_radius = radius  # in a cold start all w_k are equal, which tells nothing of delta_w
     if round > 0 or delta_w > 0 or n_nodes == 1:
-        rounding = _ROUNDING * np.sqrt(2 * abs(r.f) / tau) / consensus_gap  # |w|^2 <= 2/tau (f(v) - min f) at each node
-        next_radius = _SLACK * max(float(away), float(rounding))
+        next_radius = _SLACK * max(float(away), setting.rounding(r.f))
     unknown = Certificate(round, np.inf, -np.inf, np.inf), next_radius
     if not away <= radius or np.isposinf(totals[-5:]).any():
         return unknown
@@ -308,6 +312,9 @@ class Certifier:
         period = _PERIOD / 2 if state.sums_exactly else _PERIOD  # nodes agree at once, so records soon prove something
         due = self.latest is None or since >= max(period, _PATIENCE * per_round * state.round)
         if self.state.gather is None and due:
+            if halo.vectors is None and np.isinf(self.state.radius):  # nodes hold the same v
+                n = self.block.info.n_nodes
+                self.state.radius = _SLACK * self._setting.rounding(n * self.block.f.value(v[0]))
             self.state.gather = gather(self.block, self._records(halo, v, state, q), SMALLEST)
             self.state.heard, self.state.round = 0, state.round
             self.state.pending_x, self.state.pending_v = state.x.copy(), v.copy()
@@ -347,6 +354,12 @@ class Certifier:
             records.append([*record, gap])
         return np.array(records)
 
+    @property
+    def _setting(self) -> BoundSetting:
+        """What a bound depends on beside the nodes' records."""
+        info = self.block.info
+        return BoundSetting(info.n_nodes, info.consensus_gap, self.block.f.tau, self.by_samples)
+
     def _conclude_if_complete(self) -> None:
         """Make the certificate and store it as `latest`, if the records of all nodes have come; else do nothing.
 
@@ -355,8 +368,7 @@ class Certifier:
         if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
         info, totals = self.block.info, self.state.gather.totals()[:-1]
-        setting = BoundSetting(info.n_nodes, info.consensus_gap, self.block.f.tau, self.by_samples)
-        found, self.state.radius = bound(totals, setting, radius=self.state.radius, round=self.state.round)
+        found, self.state.radius = bound(totals, self._setting, radius=self.state.radius, round=self.state.round)
         gaps = self.state.gather.column(_LOCAL_GAP)
         if gaps is not None:
             found = replace(found, members=tuple(range(info.n_nodes)), local_gaps=tuple(gaps.tolist()))
