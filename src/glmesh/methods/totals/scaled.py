@@ -17,6 +17,10 @@ from glmesh.functions import Table
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Flags, Indices, Matrix, Vector
 
+# [end of a slope's domain] error that shrinking the dual point costs less than any tolerance, because a gap of 1e-10 of
+# the objective is hardly asked for
+NEGLIGIBLE = 1e-10
+
 
 def column_exponents(block: Rows) -> Indices:
     """Return the binary exponents of the norms of each hosted node's columns, shape (n_hosted, d).
@@ -134,11 +138,13 @@ class ScaledPenalty:
         """Return a mask of shape (d,), true where c_j is at an end of its domain, or beyond by at most `error`.
 
         `pulls` are c = X^T theta, shape (d,), each wrong by at most `error`. The domain of c_j is where the conjugate
-        of the penalty is finite at -c_j; coordinates without a penalty do not count.
+        of the penalty is finite at -c_j; coordinates without a penalty do not count. Nor do ends beside which the error
+        is negligible: there a dual point is shrunk by as much.
         """
         low, high = self._sides
         c, out = pulls[~self.free], np.zeros(len(pulls), dtype=bool)
-        out[~self.free] = (np.abs(c - low) <= error) | (np.abs(c - high) <= error)
+        ends = [(np.abs(c - end) <= error) & (error > NEGLIGIBLE * np.abs(end)) for end in (low, high)]
+        out[~self.free] = ends[0] | ends[1]
         return out
 
     def within(self, pulls: Vector) -> Vector:
