@@ -100,6 +100,16 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return ""
 
     @property
+    def distance(self) -> float:
+        """Proven bound of the distance between coefficients and optimum, as `Result.distance`; infinite: none."""
+        return float("inf")
+
+    @property
+    def standard_errors_off(self) -> float:
+        """By how many standard errors coefficients may be off, as `Result.standard_errors_off`; NaN: there are none."""
+        return float("nan")
+
+    @property
     @abstractmethod
     def x(self) -> Vector | None:
         """Variables of all nodes in the user's order, shape (n,), a copy.

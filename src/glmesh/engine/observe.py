@@ -93,4 +93,6 @@ class Observer:
             story=tuple(run.story),
             copies=nodes.replicates,
             remark=nodes.remark,
+            distance=nodes.distance,
+            standard_errors_off=nodes.standard_errors_off,
         )

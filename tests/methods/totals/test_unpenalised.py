@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -139,6 +140,40 @@ def test_the_distance_in_standard_errors_is_never_larger_than_proven(seed):
             away = case.rows @ u.astype(Exact) - Z @ best
             assert np.sqrt((bends * away**2).sum()) <= distance
     assert min(distance for *_, distance in seen) < 1e-6
+
+
+def test_a_result_says_how_many_standard_errors_its_coefficients_are_off():
+    problem = Problem.glm(X, OVERLAP, loss="logistic", alpha=0.0, split="samples", fit_intercept=True)
+    rough, exact = (solve(problem, method=NEWTON, n_nodes=4, tol=tol) for tol in (1e-3, 1e-13))
+    rows = np.column_stack([X, np.ones(len(X))])
+    for result in (rough, exact):
+        chance = 1.0 / (1.0 + np.exp(-(X @ result.coef + result.intercept)))
+        errors = np.sqrt(np.diag(np.linalg.inv((rows.T * (chance * (1 - chance))) @ rows)))
+        off = np.abs(np.append(result.coef - exact.coef, result.intercept - exact.intercept)) / errors
+        assert (off <= result.standard_errors_off + exact.standard_errors_off).all()
+        assert result.distance == result.standard_errors_off
+        told = re.search(r"within (\S+) standard errors of the exact estimate", result.message)
+        assert told is not None
+        assert result.standard_errors_off <= float(told[1]) <= 2 * result.standard_errors_off
+    assert exact.standard_errors_off < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "distance"),
+    [
+        ({"alpha": 1.0}, np.inf),
+        ({"alpha": 0.0, "loss": "squared"}, 1e-3),
+        ({"alpha": 1.0, "loss": "squared"}, 1e-3),
+        ({"alpha": 0.0, "loss": "huber"}, np.inf),
+        ({"alpha": 1.0, "penalty": "l1"}, np.inf),
+    ],
+)
+def test_where_there_are_no_standard_errors_to_count_in_nothing_is_said(options, distance):
+    given = {"loss": "logistic", "split": "samples", "fit_intercept": True} | options
+    result = solve(Problem.glm(X, OVERLAP, **given), method=NEWTON, n_nodes=4, tol=1e-8)
+    assert np.isnan(result.standard_errors_off)
+    assert "standard errors" not in result.message
+    assert result.distance <= distance
 
 
 # where there is no optimum

@@ -103,6 +103,16 @@ class ProximalNewton(TotalMethod[NewtonState]):
         which = "1 column depends" if n == 1 else f"{n} columns depend"
         return f"The optimum is not unique: {which} on others." if n else ""
 
+    def distance(self, state: NewtonState) -> float:
+        """Return the bound of the distance to the optimum that self-concordance proves; infinite: none yet."""
+        return state.distance
+
+    def has_standard_errors(self, block: Rows) -> bool:
+        """Return whether there is no penalty and no bound, and the loss, logistic, is of a model with dispersion 1."""
+        table = block.penalty
+        unbounded = np.isneginf(table.lo).all() and np.isposinf(table.hi).all()
+        return bool(Traits.of(block.loss).third) and bool(unbounded and not (table.l1.any() or table.l2.any()))
+
     def along(
         self,
         blocks: Sequence[Rows],

@@ -460,7 +460,9 @@ class NewtonRound:
         proof = bounds.proof(self.penalty, model, step, R, state.noise, state.flat) if known else None
         if proof is None:
             return
-        gap, state.distance = proof
+        gap, distance = proof
+        if model.value == state.objective:
+            state.distance = distance
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)

@@ -26,7 +26,7 @@ class NewtonState:
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     objective: Shared[float] = np.nan  # at w; NaN before the first total
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
-    distance: Shared[float] = np.inf  # without a penalty: bound of the distance to the optimum, in standard errors
+    distance: Shared[float] = np.inf  # bound of the distance to the optimum in the norm of the Hessian at w
     failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
     sums: Shared[Sums | None] = None  # last total, from which the next takes its grains
     scale: Shared[Vector | None] = None  # (p,) powers of two that columns are divided by; None: not agreed on yet

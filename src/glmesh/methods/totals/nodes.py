@@ -111,6 +111,17 @@ class TotalMethod(ABC, Generic[StateT]):
         """Return a sentence on the optimum for people, such as that there are several; "" if there is none."""
         return ""
 
+    def distance(self, state: StateT) -> float:
+        """Return a proven bound of sqrt(e^T H e), e the coefficients less the optimum, H the Hessian there.
+
+        An intercept counts as a coefficient; H is that of the objective. Infinite, which it is here: none is known.
+        """
+        return np.inf
+
+    def has_standard_errors(self, block: Rows) -> bool:
+        """Return whether there is no penalty and the dispersion is 1, so that `distance` counts standard errors."""
+        return False
+
     def along(
         self,
         blocks: Sequence[Rows],
@@ -297,6 +308,16 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         "" if there is nothing to say.
         """
         return self.method.remark(self.blocks[0], self.states[0])
+
+    @property
+    def distance(self) -> float:
+        """Proven bound of the distance between coefficients and optimum in the norm of the Hessian; infinite: none."""
+        return self.method.distance(self.states[0])
+
+    @property
+    def standard_errors_off(self) -> float:
+        """By how many standard errors a coefficient may be off at most; NaN where there are no standard errors."""
+        return self.distance if self.method.has_standard_errors(self.blocks[0]) else float("nan")
 
     @property
     def x(self) -> None:
