@@ -172,13 +172,16 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("train numbers.csv --model elastic-net --l1-ratio 2", "expected a number between 0 and 1"),
         ("train numbers.csv --model ridge --topology rng", "did you mean 'ring'?"),
         ("train numbers.csv --model ridge --topology hypercube --nodes 12", "the nearest are 8 and 16"),
-        ("train numbers.csv --model lasso --split samples", "a plain L1 penalty cannot be split by samples"),
+        (
+            "train numbers.csv --model lasso --split samples --acceleration sums",
+            "a plain L1 penalty cannot be split by samples",
+        ),
         ("train labels.svm --model svm --split features", "the hinge loss has no form split by features"),
         (
             "train labels.svm --model svm --intercept --stop certificate",
             "--intercept does not go with --stop certificate",
         ),
-        ("train labels.svm --model svm --penalty l1", "needs an L2 part in the penalty"),
+        ("train labels.svm --model svm --penalty l1 --acceleration momentum", "needs an L2 part in the penalty"),
         ("train numbers.csv --loss hubert", "choose from squared, logistic, huber"),
         ("train numbers.csv --loss huber=x", "delta must be a number, got 'x'"),
         ("train numbers.csv --loss huber=-1", "finite delta > 0"),

@@ -111,7 +111,7 @@ def test_the_page_has_the_table_of_the_module_and_both_have_the_constants():
         "row space": f"1, then as with m + {SPARE} coefficients",
         "L-BFGS": f"{choice.LIMITED_MEMORY_TOTALS}",
         "sums": f"{choice.SUMS:,}",
-        "momentum": f"{per_sum}; {choice.SMOOTH_FACTOR:g} times without kinks; half if sparse",
+        "momentum": f"{per_sum}; {choice.QUADRATIC_FACTOR:g} times if quadratic; half if sparse",
     }
     assert choice.SPARSE_FACTOR == 0.5
     assert set(counts) == set(REACHED)

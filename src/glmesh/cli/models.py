@@ -1,11 +1,18 @@
 """Models that `--model` knows by name, and the splits that a loss and a penalty allow."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+import numpy as np
+
+from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss
-from glmesh.problem import Split, refusals
+from glmesh.methods.choice import least_seconds
+from glmesh.methods.totals.choice import method_on_totals
+from glmesh.network import Network
+from glmesh.problem import ProblemSpec, Split, refusals, shorter
 
 # name: (loss, penalty)
 MODELS = {
@@ -29,13 +36,41 @@ class ModelChoice:
     penalty: str  # name
     splits: tuple[Split, ...]  # at least one
     only: str = ""  # why there is one split only
+    totals: bool = False  # whether the options leave open that nodes with samples make totals
 
-    def why(self, split: Split, n_samples: int, n_features: int) -> str:
-        """Return words for people on why `split` was taken: the only way, or the one with shorter messages."""
-        if self.only:
-            return self.only
-        a, b = (n_features, n_samples) if split == "samples" else (n_samples, n_features)
-        return f"whose messages have {a:,} numbers (the other way {b:,})"
+    def split_of(
+        self,
+        spec_of: Callable[[Split], ProblemSpec],
+        shape: tuple[int, int],
+        info: NetworkInfo,
+        network: Network | None,
+    ) -> tuple[Split, str]:
+        """Return (the split to take, words for people on why it was taken).
+
+        With totals it is the split whose messages take less time by the cost model, else that with shorter messages.
+        `spec_of` returns the objective with a split, `shape` is (samples, features), `info` and `network` are what the
+        cost model needs to know of the network. Raise UnsuitablePair if data of this shape can be split in no way.
+        """
+        m, p = shape
+        found = {split: self._seconds(spec_of(split), shape, info, network) for split in self.splits}
+        able = {split: seconds for split, seconds in found.items() if np.isfinite(seconds)}
+        if not able:
+            spec_of(self.splits[0]).require_form()
+        if len(self.splits) == 1 or not self.totals:
+            split = shorter(self.splits, m, p)
+            a, b = (p, m) if split == "samples" else (m, p)
+            return split, self.only or f"whose messages have {a:,} numbers (the other way {b:,})"
+        split = min(able, key=lambda one: able[one])
+        others = [seconds for one, seconds in able.items() if one != split]
+        if not others:
+            return split, "the only one for data of this shape"
+        return split, f"whose messages are expected to take {able[split]:.2g} s (the other way {others[0]:.2g} s)"
+
+    def _seconds(self, spec: ProblemSpec, shape: tuple[int, int], info: NetworkInfo, network: Network | None) -> float:
+        """Return the seconds that messages are expected to take; infinite if data of this shape cannot be split so."""
+        if not self.totals and not spec.has_form:
+            return np.inf
+        return least_seconds(spec, shape, info, network)
 
 
 def choose(options: Namespace) -> ModelChoice:
@@ -47,6 +82,9 @@ def choose(options: Namespace) -> ModelChoice:
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
+    needs, totals = _needs_features(options), _leaves_totals(options, loss, penalty)
+    if totals and not needs:
+        refused |= {"samples": None}
     splits = tuple(split for split, reason in refused.items() if reason is None)
     if not splits:
         raise UnsuitablePair(
@@ -57,16 +95,25 @@ def choose(options: Namespace) -> ModelChoice:
     reason = None if options.split == "auto" else refused[options.split]
     if reason is not None:
         raise UnsuitablePair(f"--split {options.split}: {_as_options(str(reason))}")
-    needs = _needs_features(options)
     if needs and "features" not in wanted:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
         return ModelChoice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
+    if totals and options.acceleration == "newton" and options.split == "auto":
+        return ModelChoice(loss, penalty, ("samples",), "as --acceleration newton needs it", totals=True)
     if len(splits) == 1 and options.split == "auto":
         return ModelChoice(
             loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
         )
-    return ModelChoice(loss, penalty, wanted)
+    return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+
+
+def _leaves_totals(options: Namespace, loss: Loss, penalty: str) -> bool:
+    """Return whether nodes that hold samples may take a method on totals: options and loss allow it."""
+    free = options.local_passes is None and options.gossip_steps == 1
+    spec = ProblemSpec.of(loss, penalty, options.alpha, options.l1_ratio, "samples", options.intercept)
+    suits = method_on_totals(spec.loss, spec.penalty_of(None), 1, 1) is not None
+    return suits and free and options.acceleration in ("auto", "newton")
 
 
 def _needs_features(options: Namespace) -> str:

@@ -30,6 +30,7 @@ from glmesh.cli.train_data import RowsRead, read
 from glmesh.cli.train_options import RECORD_EVERY, add_options
 from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
+from glmesh.core.block import NetworkInfo
 from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
@@ -37,7 +38,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem import Split, shorter
+from glmesh.problem import ProblemSpec, Split
 from glmesh.types import Labels, SampleMatrix
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
@@ -79,11 +80,21 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     _tell(options, f"Reading {options.data}")
     rows_read = read(options, processes, classifies=choice.loss.classifies)
-    problem, shape = _problem(options, choice, rows_read, processes)
-    split = problem.spec.split
+    shape = shape_of(rows_read.X, processes)
+    network = Network(**clock) if clock else None
+    objective = {
+        "loss": choice.loss,
+        "penalty": choice.penalty,
+        "alpha": options.alpha,
+        "l1_ratio": options.l1_ratio,
+        "fit_intercept": options.intercept,
+    }
+    info = NetworkInfo.of_graph(graph, options.seed)
+    split, why = choice.split_of(lambda one: ProblemSpec.of(**objective, split=one), shape[:2], info, network)
+    problem = _problem(options, {**objective, "split": split}, rows_read, processes)
     for remark in rows_read.remarks:
         _tell(options, f"  {remark}")
-    _tell(options, _introduction(options, choice, shape, split, rows_read) + plan_text(plan))
+    _tell(options, _introduction(options, choice, (shape, split, why), rows_read) + plan_text(plan))
     if options.checkpoint:
         _tell(options, checkpoint_text(options, done))
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
@@ -98,7 +109,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
         seed=options.seed,
         callback=progress,
         record_every=options.record_every or RECORD_EVERY[split],
-        network=Network(**clock) if clock else None,
+        network=network,
         mixing=options.mixing,
         partition=options.partition,
         faults=plan,
@@ -116,25 +127,16 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     return exit_code(result)
 
 
-def _problem(options: Namespace, choice: ModelChoice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
-    """Return (problem, shape) of the samples of all processes; `rows` are those that this process has read.
+def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, processes: ProcessGroup) -> Problem:
+    """Return the problem on the samples of all processes; `rows` are those that this process has read.
 
-    The shape is (samples, features, nonzeros), with None for the nonzeros of dense data.
+    `objective` has loss, penalty and split as keyword arguments of `Problem.glm`.
     """
-    fit: dict[str, Any] = {
-        "loss": choice.loss,
-        "penalty": choice.penalty,
-        "alpha": options.alpha,
-        "l1_ratio": options.l1_ratio,
-        "fit_intercept": options.intercept,
-        "sample_weight": rows.weight,
-    }
-    shape = shape_of(rows.X, processes)
-    fit["split"] = shorter(choice.splits, *shape[:2])
+    fit = {**objective, "sample_weight": rows.weight}
     if options.runtime == "simulation":
-        return Problem.glm(rows.X, rows.y, **fit), shape
+        return Problem.glm(rows.X, rows.y, **fit)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(rows.X, rows.y, processes, **spread, **fit), shape
+    return scatter(rows.X, rows.y, processes, **spread, **fit)
 
 
 def exit_code(result: Result) -> int:
@@ -158,14 +160,15 @@ def _tell(options: Namespace, text: str) -> None:
         print(text, file=sys.stdout, flush=True)
 
 
-def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: Split, rows: RowsRead) -> str:
+def _introduction(options: Namespace, choice: ModelChoice, data: tuple[Shape, Split, str], rows: RowsRead) -> str:
     """Return the text that is printed before the run: lines on the data, the objective and the network.
 
-    `shape` is (samples, features, nonzeros or None) of all processes together.
+    `data` is ((samples, features, nonzeros or None) of all processes together, split, words on why that was taken).
     """
+    shape, split, why = data
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
-    chosen = f"  split auto: by {split}, {choice.why(split, *shape[:2])}\n" if options.split == "auto" else ""
+    chosen = f"  split auto: by {split}, {why}\n" if options.split == "auto" else ""
     return (
         f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}{_named(rows.contract)}\n"
         f"  {loss_text(choice.loss)} loss, {choice.penalty} penalty, alpha {options.alpha:g}{intercept}\n"

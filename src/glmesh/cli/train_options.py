@@ -73,8 +73,8 @@ def add_options(parser: Parser) -> None:
     add_network(spread)
     add = spread.add_argument
     add("--split", choices=("features", "samples", "auto"), default="auto", help="what a node holds: some columns "
-        "of all samples, or some samples; auto takes what is possible and makes the shorter messages, and says which; "
-        "a split that you ask for is never changed")  # fmt: skip
+        "of all samples, or some samples; auto takes what is possible and whose messages should take less "
+        "time, and says which; a split that you ask for is never changed")  # fmt: skip
     add("--topology", default="ring", metavar="NAME", help="who talks to whom: ring, torus, complete, ... "
         "(`glmesh topology list` shows all)")  # fmt: skip
     add("--partition", choices=("shuffled", "contiguous", "balanced"), default="shuffled",

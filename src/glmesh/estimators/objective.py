@@ -14,7 +14,7 @@ from glmesh.core.block import NetworkInfo
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
-from glmesh.methods.choice import Task, estimates
+from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.nodes import OnTotals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -120,8 +120,7 @@ class Objective:
         `info` has the facts on the network that the model needs.
         """
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
-        width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
-        return estimates(Task.on(spec, width, n_samples), info)[0].seconds
+        return least_seconds(spec, (n_samples, n_features + int(self.intercept == "penalised")), info)
 
 
 def catalogue_objective(

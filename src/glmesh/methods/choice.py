@@ -15,7 +15,7 @@ messages much longer. Where no `network=` is given the messages are those of `Ne
 | row space | few rows, L2 | once q (m + 4), then (m + 4)^2/2 | of a total | 1, then as with m + 4 coefficients |
 | L-BFGS | rows, smooth loss, L2 | 2 q | of a total | 50 |
 | sums | rows or features, no bounds | length of Ax | of a total | 1,000 |
-| momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
+| momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times if quadratic; half if sparse |
 
 m are the rows and q the coefficients with the intercept; of an L1 problem with over 500 the Hessian is that of 500.
 A total or a sum takes as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree.
@@ -58,9 +58,9 @@ ROUNDS_PER_SUM = 3.0
 # [rounds of momentum per exact sum] more per square root of the graph's condition; source:
 # benchmarks/reports/choice.md
 ROUNDS_PER_ROOT = 2.0
-# factor of these rounds where g has no kinks, because exact sums are then conjugate gradients; source:
+# factor of these rounds where loss and penalty are quadratic, because exact sums are then conjugate gradients; source:
 # benchmarks/reports/choice.md
-SMOOTH_FACTOR = 1.25
+QUADRATIC_FACTOR = 1.25
 # factor of these rounds where the data is sparse, because columns of different nodes then hardly overlap; source:
 # benchmarks/reports/choice.md
 SPARSE_FACTOR = 0.5
@@ -236,6 +236,18 @@ def estimates(task: Task, info: NetworkInfo, network: Network | None = None) -> 
     return sorted(_rows_of_table(task, messages), key=lambda one: one.seconds)
 
 
+def least_seconds(
+    spec: ProblemSpec, shape: tuple[int, int], info: NetworkInfo, network: Network | None = None
+) -> float:
+    """Return the seconds that the messages of a fit take with the cheapest acceleration; infinite if none suits.
+
+    `shape` is (samples, features) of all nodes together, `network` None is `Network()`.
+    """
+    n_samples, n_features = shape
+    task = Task.on(spec, n_features if spec.split == "samples" else n_samples, n_samples)
+    return min((one.seconds for one in estimates(task, info, network)), default=float("inf"))
+
+
 def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
     """Yield an Estimate for each acceleration that suits a task, in the order of this module's table."""
     if task.on_totals is not None:
@@ -245,7 +257,7 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
     if not task.bounded:
         exchanges, seconds = messages.sum(task.length)
         yield Estimate("sums", SUMS, exchanges, SUMS * seconds)
-    factor = (1.0 if task.kinked else SMOOTH_FACTOR) * (SPARSE_FACTOR if task.sparse else 1.0)
+    factor = (QUADRATIC_FACTOR if task.quadratic and not task.kinked else 1.0) * (SPARSE_FACTOR if task.sparse else 1.0)
     per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))
     rounds = round(SUMS * factor * per_sum)
     yield Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
