@@ -142,7 +142,10 @@ class BoundSetting(NamedTuple):
     by_samples: bool  # whether nodes hold samples, and the bound is about every node's own model
 
     def rounding(self, f: float) -> float:
-        """Return how far nodes' gradients may be apart because of rounding alone; `f` is the sum of f(v_k)."""
+        """Return how far the nodes' gradients may be apart because of rounding alone.
+
+        `f` is the sum over the nodes of f at their estimates v_k.
+        """
         return float(_ROUNDING * np.sqrt(2 * abs(f) / self.tau) / self.consensus_gap)  # |w|^2 <= 2/tau (f(v) - min f)
 
 
@@ -356,7 +359,7 @@ class Certifier:
 
     @property
     def _setting(self) -> BoundSetting:
-        """What a bound depends on beside the nodes' records."""
+        """Return what a bound depends on beside the nodes' records: number of nodes, consensus gap, tau and split."""
         info = self.block.info
         return BoundSetting(info.n_nodes, info.consensus_gap, self.block.f.tau, self.by_samples)
 

@@ -67,7 +67,11 @@ class ModelChoice:
         return split, f"whose messages are expected to take {able[split]:.2g} s (the other way {others[0]:.2g} s)"
 
     def _seconds(self, spec: ProblemSpec, shape: tuple[int, int], info: NetworkInfo, network: Network | None) -> float:
-        """Return the seconds that messages are expected to take; infinite if data of this shape cannot be split so."""
+        """Return the seconds that the messages of a fit with the objective `spec` take, as the cost model expects.
+
+        `shape` is (samples, features); `info` and `network` say what the network is like. It is infinite if data of
+        this shape cannot be split that way.
+        """
         if not self.totals and not spec.has_form:
             return np.inf
         return least_seconds(spec, shape, info, network)

@@ -101,12 +101,18 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def distance(self) -> float:
-        """Proven bound of the distance between coefficients and optimum, as `Result.distance`; infinite: none."""
+        """Return a proven bound of the distance of the coefficients from the optimum, in the norm of the Hessian there.
+
+        It is infinite if none is proven, as here.
+        """
         return float("inf")
 
     @property
     def standard_errors_off(self) -> float:
-        """By how many standard errors coefficients may be off, as `Result.standard_errors_off`; NaN: there are none."""
+        """Return by how many standard errors each coefficient may be off the exact estimate.
+
+        NaN: there are none, as here.
+        """
         return float("nan")
 
     @property

@@ -241,7 +241,8 @@ def least_seconds(
 ) -> float:
     """Return the seconds that the messages of a fit take with the cheapest acceleration; infinite if none suits.
 
-    `shape` is (samples, features) of all nodes together, `network` None is `Network()`.
+    `shape` is (samples, features) of all nodes together, `info` says how nodes are linked, and `network` has latency
+    and bandwidth of the links; None: those of `Network()`.
     """
     n_samples, n_features = shape
     task = Task.on(spec, n_features if spec.split == "samples" else n_samples, n_samples)

@@ -114,7 +114,8 @@ class TotalMethod(ABC, Generic[StateT]):
     def distance(self, state: StateT) -> float:
         """Return a proven bound of sqrt(e^T H e), e the coefficients less the optimum, H the Hessian there.
 
-        An intercept counts as a coefficient; H is that of the objective. Infinite, which it is here: none is known.
+        An intercept counts as a coefficient; H is that of the objective. The bound is infinite if none is known, as
+        here.
         """
         return np.inf
 
@@ -311,12 +312,18 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     @property
     def distance(self) -> float:
-        """Proven bound of the distance between coefficients and optimum in the norm of the Hessian; infinite: none."""
+        """Return a proven bound of the distance of the coefficients from the optimum, in the norm of the Hessian there.
+
+        It is infinite if none is proven.
+        """
         return self.method.distance(self.states[0])
 
     @property
     def standard_errors_off(self) -> float:
-        """By how many standard errors a coefficient may be off at most; NaN where there are no standard errors."""
+        """Return by how many standard errors a coefficient may be off at most.
+
+        NaN where there are no standard errors.
+        """
         return self.distance if self.method.has_standard_errors(self.blocks[0]) else float("nan")
 
     @property
