@@ -31,6 +31,7 @@ class Loopback:
     federation: Federation
     endings: dict[str, Ending] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
 
     @staticmethod
     def make(
@@ -98,7 +99,8 @@ class Loopback:
         site.state.mkdir(exist_ok=True)
         with node_log(name, site.state / "log.jsonl") as log:
             try:
-                self.endings[name] = Node(site, log).run()
+                self.nodes[name] = Node(site, log)
+                self.endings[name] = self.nodes[name].run()
             except GlmeshError as error:
                 self.errors[name] = str(error)
 

@@ -70,3 +70,31 @@ def test_neighbours_of_a_node_file_that_are_no_table_are_refused_by_name(tmp_pat
     path.write_text('name = "alice"\nneighbours = "10.0.0.7:7001"\n')
     with pytest.raises(InvalidInput, match=r"alice\.toml: neighbours must be a table, \[neighbours\]"):
         Site.read(path)
+
+
+def federation(names: list[str], problem: dict[str, object], **network: object) -> Federation:
+    """The federation of a file with these members."""
+    members = [{"name": name, "address": "127.0.0.1:1", "fingerprint": f"sha256:{name}"} for name in names]
+    return Federation.of({"problem": problem, "network": network, "members": members})
+
+
+def test_words_of_gossip_in_older_files_of_rows_are_read_as_wait_and_kept_for_features() -> None:
+    names = ["a", "b", "c"]
+    for gone in ("freeze", "reset"):
+        rows = federation(names, {"loss": "logistic"}, gone=gone)
+        rows.check()
+        assert rows.gone == "wait"
+        assert rows.remarks() == [f"gone = {gone!r} is for gossip; with totals it is read as 'wait'"]
+        features = federation(names, {"loss": "squared", "split": "features"}, gone=gone)
+        features.check()
+        assert features.gone == gone
+        assert features.remarks() == []
+    assert federation(names, {}).gone == "wait"
+    assert federation(names, {}, gone="without").gone == "without"
+
+
+def test_more_sites_than_can_mask_in_pairs_are_refused() -> None:
+    federation([f"n{k}" for k in range(64)], {}).check()
+    with pytest.raises(InvalidInput, match="65 sites are too many for masked totals.*at most 64"):
+        federation([f"n{k}" for k in range(65)], {}).check()
+    federation([f"n{k}" for k in range(65)], {"method": "gossip"}).check()

@@ -17,6 +17,7 @@ from glmesh.engine.result import Result
 from glmesh.errors import GlmeshError
 from glmesh.federation.config import Site
 from glmesh.federation.monitor.log import node_log
+from glmesh.federation.monitor.screen import screen
 from glmesh.federation.monitor.status import figures
 from glmesh.federation.node.process import Node
 from glmesh.federation.node.training import TrainingOutcome
@@ -301,4 +302,8 @@ def test_two_sites_are_refused_unless_the_file_reveals(tmp_path: Path) -> None:
     made = federate(tmp_path / "yes", parts, network={"reveal": True})
     made.run()
     assert made.endings["alice"].outcome is TrainingOutcome.CERTIFIED
-    assert any("each learns what the other contributes" in one for one in made.said("alice", "reveals"))
+    said = "each learns what the other contributes"
+    assert any(said in one for one in made.said("alice", "reveals"))
+    assert said in made.endings["bob"].sentence()
+    assert said in str(made.model("bob").info["revealed"])
+    assert said in screen(figures(made.nodes["alice"]), [], None, 200)

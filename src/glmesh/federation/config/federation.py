@@ -63,6 +63,7 @@ from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.federation.config.keys import check_name
+from glmesh.federation.totals.masks import LARGEST_VIEW
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
 from glmesh.methods.totals.choice import method_on_totals
@@ -276,6 +277,11 @@ class Federation:
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
+        if self.problem.by_totals and len(names) > LARGEST_VIEW:
+            raise InvalidInput(
+                f"{len(names)} sites are too many for masked totals, of which every two share a key: at most "
+                f"{LARGEST_VIEW}; let some join their data, or write method = 'gossip' into [problem]"
+            )
         if self.problem.by_totals and not self.network.reveal and len(names) < 3:
             raise InvalidInput(
                 "two sites are too few: each would learn from the total what the other contributes; add a third, or "
@@ -409,6 +415,11 @@ class Federation:
         if not self.problem.by_totals:
             return _LEARNED[self.problem.split]
         return _MASKED if self.is_masked else _REVEALED
+
+    @property
+    def revealed(self) -> str:
+        """Return a sentence that two sites which make totals learn what the other contributes; "" if masks hide it."""
+        return _REVEALED if self.problem.by_totals and not self.is_masked else ""
 
     @property
     def is_masked(self) -> bool:

@@ -41,6 +41,7 @@ class Figures(TypedDict, total=False):
     communications: int  # exchanges so far
     done: list[str]  # members that hold a proof
     chosen: str  # which alpha was chosen, in words; empty: none is chosen, or not yet
+    revealed: str  # sentence that two sites learn what the other contributes; empty: masks hide it
     leverage: float | None  # largest leverage of one of the site's rows; None: not computed
     released: int  # numbers that the site has contributed to totals, of all fits
     released_share: float  # the same, divided by the entries of the site's table

@@ -63,8 +63,12 @@ def _not_there(now: Figures) -> list[str]:
 
 
 def _of_totals(now: Figures) -> list[str]:
-    """Return lines of text on what a site has contributed to totals, and which alpha was chosen; none with gossip."""
+    """Return lines of text on what a site has contributed to totals, and which alpha was chosen.
+
+    The list is empty with gossip.
+    """
     lines = [f"  released     {released_text(now)}"] if "released" in now else []
+    lines += [f"  not masked   {now['revealed']}"] if now.get("revealed") else []
     return [*lines, f"  chosen       {now['chosen']}"] if now.get("chosen") else lines
 
 

@@ -59,6 +59,7 @@ class FitFigures(ReleaseFigures):
     communications: int
     done: list[str]
     chosen: str
+    revealed: str
 
 
 class Totalling:
@@ -116,6 +117,7 @@ class Totalling:
             "communications": max(self.contributions.values(), default=0),
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
             "chosen": self._chosen,
+            "revealed": self._federation.revealed,
             **_released(self._block, self._kept.released, self._leverage),
         }
 
@@ -302,8 +304,8 @@ class Totalling:
         links = self._neighbourhood.links
         links.send_to_all(Kind.BYE, pack_json({}))
         links.flush(1.0)
-        why = [one for one in (answer.failure, self._chosen and f"{self._chosen}.") if one]
-        return Ending(outcome, model.sites, model.without, why=" ".join(why))
+        said = (answer.failure, self._chosen and f"{self._chosen}.", self._federation.revealed)
+        return Ending(outcome, model.sites, model.without, why=" ".join(one for one in said if one))
 
     def _all_know(self) -> bool:
         """Return whether all members that gave a sign of life lately said that they know the model to be final."""
@@ -327,6 +329,8 @@ class Totalling:
             proof = answer.certificate
             info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
             info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
+        if self._federation.revealed:
+            info["revealed"] = self._federation.revealed
         if answer.dropped:
             columns = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
             info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
