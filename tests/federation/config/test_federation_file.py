@@ -95,6 +95,6 @@ def test_words_of_gossip_in_older_files_of_rows_are_read_as_wait_and_kept_for_fe
 
 def test_more_sites_than_can_mask_in_pairs_are_refused() -> None:
     federation([f"n{k}" for k in range(64)], {}).check()
-    with pytest.raises(InvalidInput, match="65 sites are too many for masked totals.*at most 64"):
+    with pytest.raises(InvalidInput, match=r"65 sites are too many for masked totals.*at most 64"):
         federation([f"n{k}" for k in range(65)], {}).check()
     federation([f"n{k}" for k in range(65)], {"method": "gossip"}).check()

@@ -51,14 +51,12 @@ def page(folders: Sequence[str]) -> str:
             for name, (_, entries) in zip(names, runs, strict=True)
         ]
 
+    revealed = sorted({e["revealed"] for _, entries in runs for e in entries if e.get("revealed")})
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
         f"<title>glmesh: {_text(', '.join(names))}</title><style>{_STYLE}</style>",
         f"<h1>{_text(', '.join(names))}</h1>",
-        *(
-            f"<p>{_text(said)}</p>"
-            for said in sorted({e["revealed"] for _, one in runs for e in one if e.get("revealed")})
-        ),
+        *(f"<p>{_text(said)}</p>" for said in revealed),
         _summary(names, runs),
         "<h2>Relative gap that is proven</h2>" + plot(lines("certificate"), "seconds", logarithmic=True),
         "<h2>Rounds</h2>" + plot(lines("round"), "seconds"),
