@@ -23,53 +23,53 @@ def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
     """
     returned: dict[int, Any] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(rounds)))
-    asked: dict[int, object] = {}
+    requests: dict[int, object] = {}
     while True:
         for number, answer in answers.items():
             try:
-                asked[number] = rounds[number].send(answer)
+                requests[number] = rounds[number].send(answer)
             except StopIteration as end:
                 returned[number] = end.value
         if len(returned) == len(rounds):
             return [returned[number] for number in range(len(rounds))]
-        maxima = {number: one for number, one in asked.items() if isinstance(one, Largest)}
-        totals = {number: one for number, one in asked.items() if isinstance(one, Total)}
-        if len(maxima) + len(totals) < len(asked):
+        maxima = {number: one for number, one in requests.items() if isinstance(one, Largest)}
+        totals = {number: one for number, one in requests.items() if isinstance(one, Total)}
+        if len(maxima) + len(totals) < len(requests):
             raise InvalidInput("rounds that are made together may ask for totals and maxima only, not for messages")
         if maxima:
             answers = _maxima_of_each(maxima, (yield _all_maxima(maxima)))
         else:
             answers = _sums_of_each(totals, (yield _all_totals(totals)))
         for number in answers:
-            del asked[number]
+            del requests[number]
 
 
-def _all_maxima(asked: Mapping[int, Largest]) -> Largest:
+def _all_maxima(requests: Mapping[int, Largest]) -> Largest:
     """Return one request for the maxima of all problems, whose columns of numbers stand side by side.
 
-    `asked` is {number of the problem: its request}.
+    `requests` is {number of the problem: its request}.
     """
-    return Largest(np.hstack([one.numbers for one in asked.values()]))
+    return Largest(np.hstack([one.numbers for one in requests.values()]))
 
 
-def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
+def _maxima_of_each(requests: Mapping[int, Largest], found: Any) -> dict[int, Any]:
     """Return {number of the problem: its maxima, shape (n,)}, cut out of `found`, the maxima of all problems.
 
-    `asked` is {number of the problem: its request}.
+    `requests` is {number of the problem: its request}.
     """
-    ends = np.cumsum([one.numbers.shape[1] for one in asked.values()])
-    return dict(zip(asked, np.split(found, ends[:-1]), strict=True))
+    ends = np.cumsum([one.numbers.shape[1] for one in requests.values()])
+    return dict(zip(requests, np.split(found, ends[:-1]), strict=True))
 
 
-def _all_totals(asked: Mapping[int, Total]) -> Total:
-    """Return one request for the totals of all problems; `asked` is {number of the problem: its request}.
+def _all_totals(requests: Mapping[int, Total]) -> Total:
+    """Return one request for the totals of all problems; `requests` is {number of the problem: its request}.
 
     A field of problem 3 named "h" becomes "3 h", and the points at which they ask follow one another. A total is a sum
     over all nodes.
     """
     fields: dict[str, Matrix] = {}
     sizes: dict[str, float] = {}
-    for number, one in asked.items():
+    for number, one in requests.items():
         fields |= {f"{number} {name}": rows for name, rows in one.fields.items()}
         known = {} if one.like is None else one.like.sizes
         sizes |= {f"{number} {name}": size for name, size in known.items() if name in one.fields}
@@ -79,10 +79,10 @@ def _all_totals(asked: Mapping[int, Total]) -> Total:
     return Total(fields, like=Sums({}, sizes), at=at)
 
 
-def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
+def _sums_of_each(requests: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
     """Return {number of the problem: Sums of its own fields}, taken from `sums`, which has the fields of all problems.
 
-    `asked` is {number of the problem: its request}.
+    `requests` is {number of the problem: its request}.
     """
     return {
         number: Sums(
@@ -90,5 +90,5 @@ def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
             {name: sums.sizes[f"{number} {name}"] for name in one.fields},
             {name: sums.errors[f"{number} {name}"] for name in one.fields},
         )
-        for number, one in asked.items()
+        for number, one in requests.items()
     }

@@ -118,20 +118,27 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets = [target_name(part[1]) for part in parts]
         ordered = in_order([(X, names) for (X, _, _), names in checked], targets, split)
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
-        widths = [X.shape[1] for X, _, _ in data]
+        self._know_features([X.shape[1] for X, _, _ in data], [names for _, names in ordered], split)
+        self._target = targets[0] if all(targets) else ""
+        return TrainingData(data, pooled=False, split=split)
+
+    def _know_features(self, widths: list[int], names_of_parts: Sequence[Sequence[str] | None], split: Split) -> None:
+        """Set n_features_in_ and, where columns have names, feature_names_in_, from what each part has.
+
+        `widths` are the numbers of columns of the parts, `names_of_parts` the names of their columns; None: no names.
+        Raise InvalidData if parts that are split by samples have different numbers of columns.
+        """
         if split == "samples" and len(set(widths)) > 1:
             raise InvalidData(
                 f"the parts have {', '.join(map(str, widths))} columns; split by samples all have the same features. "
                 f"{_BY_FEATURES}"
             )
         self.n_features_in_ = sum(widths) if split == "features" else widths[0]
-        names = [name for _, own in (ordered if split == "features" else ordered[:1]) for name in own or ()]
+        names = [name for own in (names_of_parts if split == "features" else names_of_parts[:1]) for name in own or ()]
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._target = targets[0] if all(targets) else ""
-        return TrainingData(data, pooled=False, split=split)
 
     def _split_of_parts(self, objective: Objective) -> Split:
         """Return "samples" or "features", the split of data that nodes hold apart: as asked for; "auto" is samples.

@@ -84,14 +84,16 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return built(hint, value, where)
     if get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_value(get_args(hint)[0], one, where) for one in value)
-    fits = type(value) is hint
-    if fits and isinstance(value, int):
-        fits = 0 <= value < WHOLE
-    if fits and isinstance(value, str):
-        fits = len(value) <= LONGEST_TEXT
-    if not fits:
+    if type(value) is not hint or _is_too_large(value):
         raise Violation(f"{where}: expected {getattr(hint, '__name__', hint)}, got {value!r:.80}")
     return value
+
+
+def _is_too_large(value: object) -> bool:
+    """Return whether a whole number is not from 0 to below 2^62, or a text longer than 1,000 characters."""
+    if isinstance(value, int):
+        return not 0 <= value < WHOLE
+    return isinstance(value, str) and len(value) > LONGEST_TEXT
 
 
 def canonical(value: Any) -> bytes:
