@@ -757,37 +757,38 @@ def peers_cases(first_port: int) -> Iterator[tuple[str, Case]]:
     rows = [(X[:8], SIGNS[:8]), (X[8:20], SIGNS[8:20]), (X[20:], SIGNS[20:])]
     columns = [(X[:, :4], SIGNS), (X[:, 4:14], SIGNS), (X[:, 14:], SIGNS)]
     more = [*rows[:2], (X[20:30], SIGNS[20:30]), (X[30:], SIGNS[30:])]
-    exact = ("--tol", "1e-12")
-    yield "peers, rows, logistic", lambda: federation(more, "--model", "logistic", "--split", "samples", *exact)
+    exact, apart = ("--tol", "1e-12"), ("--split", "features", "--aligned")
+    gossip = ("--split", "samples", "--method", "gossip")  # totals of so few rows are refused
+    yield "peers, rows, logistic", lambda: federation(more, "--model", "logistic", *gossip, *exact)
     yield (
         "peers, columns, lasso, predictions",
-        lambda: federation(columns, "--model", "lasso", "--alpha", "3", *exact, predict=True),
+        lambda: federation(columns, "--model", "lasso", "--alpha", "3", *apart, *exact, predict=True),
     )
     yield (
         "peers, columns, intercept, float32",
-        lambda: federation(
-            columns, "--model", "logistic", "--split", "features", "--intercept", "--wire", "float32", *exact
-        ),
+        lambda: federation(columns, "--model", "logistic", *apart, "--intercept", "--wire", "float32", *exact),
     )
     yield (
         "peers, started again",
-        lambda: federation(rows, "--model", "huber", "--split", "samples", *exact, again=True),
+        lambda: federation(rows, "--model", "huber", *gossip, *exact, again=True),
     )
     yield (
         "peers, until it is proven",
-        lambda: federation(rows, "--model", "svm", "--topology", "path", "--tol", "1e-3", rounds=None),
+        lambda: federation(rows, "--model", "svm", *gossip, "--topology", "path", "--tol", "1e-3", rounds=None),
     )
 
 
 # --- a child: all cases of a role ----------------------------------------------------------------------------
 
 
-def keep(folder: Path, number: int, name: str, seen: Seen) -> None:
-    """Writes what a case left behind, with digests of its arrays.
+def arrays_of(seen: Seen) -> dict[str, Any]:
+    """The arrays that a case left behind; a method on totals has coefficients and no variables, and None is no array."""
+    return {key: array for key, value in seen.arrays.items() if (array := np.asarray(value)).dtype != object}
 
-    A method on totals has coefficients and no variables: what is None is left out.
-    """
-    arrays = {key: array for key, value in seen.arrays.items() if (array := np.asarray(value)).dtype != object}
+
+def keep(folder: Path, number: int, name: str, seen: Seen) -> None:
+    """Writes what a case left behind, with digests of its arrays."""
+    arrays = arrays_of(seen)
     digests = {
         key: hashlib.sha256(f"{a.dtype} {a.shape}".encode() + a.tobytes()).hexdigest() for key, a in arrays.items()
     }
@@ -833,7 +834,7 @@ def child(role: str, checkout: Path, folder: Path, only: str, first_port: int) -
             continue
         seen = attempt(case)
         if gather is not None:
-            bits = b"".join(np.asarray(value).tobytes() for value in seen.arrays.values())
+            bits = b"".join(array.tobytes() for array in arrays_of(seen).values())
             told = gather((seen.facts.get("error"), hashlib.sha256(bits).hexdigest()))
             seen.facts["all ranks agree"] = told is None or len(set(told)) == 1
         if rank == 0:
