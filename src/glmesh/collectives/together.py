@@ -73,7 +73,7 @@ def _all_totals(requests: Mapping[int, Total]) -> Total:
         fields |= {f"{number} {name}": rows for name, rows in one.fields.items()}
         known = {} if one.like is None else one.like.sizes
         sizes |= {f"{number} {name}": size for name, size in known.items() if name in one.fields}
-    points = [one.at for one in asked.values()]
+    points = [one.at for one in requests.values()]
     known_points = [one for one in points if one is not None]
     at = np.concatenate(known_points) if len(known_points) == len(points) else None
     return Total(fields, like=Sums({}, sizes), at=at)
