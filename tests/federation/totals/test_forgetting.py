@@ -380,3 +380,24 @@ def test_if_they_were_taken_in_at_once_all_would_wait_for_ever() -> None:
     world = Crowd(7, late=(4, 5, 6))
     come_together(world)
     assert not any(one.machine.agreement.view for one in world.up.values())
+
+
+def wait_for_slow_answers(world: Told) -> None:
+    """Let seven agree along a line, where answers take longer to come back than a proposal is waited for."""
+    world.neighbours = tuple(tuple(k for k in (me - 1, me + 1) if 0 <= k < 7) for me in range(7))
+    world.lazy = range(7)
+    world.start_all(7)
+    world.step(60.0)
+
+
+def test_a_proposal_whose_answers_take_long_is_waited_for_longer_the_next_time() -> None:
+    world = Told(7)
+    wait_for_slow_answers(world)
+    assert world.agreed(*range(7))
+
+
+def test_if_it_were_not_nobody_would_ever_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement_module, "MOST_DOUBLINGS", 0)
+    world = Told(7)
+    wait_for_slow_answers(world)
+    assert not world.agreed(*range(7))

@@ -39,6 +39,7 @@ from glmesh.federation.totals.views import (
     start_of,
 )
 
+MOST_DOUBLINGS = 4  # of PATIENCE, while answers take longer than that to come back: up to 48 beats
 PATIENCE = 3.0  # [beats] that a proposed view is waited for before another is proposed
 
 
@@ -69,6 +70,7 @@ class Agreement:
         self.superseded = False  # another process of this member is newer: a clone, or this one is the clone
         self._sequence = 0
         self._proposed = now  # [s] time of the last yes
+        self._repeated = 0  # proposals of this member since it was in a view, of the same members as the one before
         self._own = self._status()
 
     # what others say
@@ -194,6 +196,8 @@ class Agreement:
         if wanted is not None and self._must_propose(wanted, statuses, now):
             view = self.proposed_view(wanted, statuses)
             if self.accepts(view, now):
+                again = self.proposal is not None and self.proposal.members == view.members
+                self._repeated = min(self._repeated + 1, MOST_DOUBLINGS) if again else 0
                 self._say_yes(view, now)
 
     def _prune(self, statuses: dict[int, MemberStatus]) -> None:
@@ -224,7 +228,7 @@ class Agreement:
         (`adopted`). A view is a list of the members that make totals together.
         """
         memory = self.memory
-        self.view = view
+        self.view, self._repeated = view, 0
         if view.vote is not None:
             return
         self.remembers = True
@@ -372,7 +376,8 @@ class Agreement:
         """Return whether this member is to propose a view of the members `ids` at time `now` [s].
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
-        has promised a later view, or a view under way was not agreed on for PATIENCE * info.heartbeat seconds.
+        has promised a later view, or a view under way was not agreed on for PATIENCE * info.heartbeat seconds,
+        which double each time that the same members are proposed again: their answers may take longer than that.
         `statuses` is {id: newest MemberStatus}. A view is a list of the members that make totals together.
         """
         if ids[0] != self.info.me:
@@ -384,7 +389,7 @@ class Agreement:
         ahead = any(statuses[one].promised > current.number for one in ids)
         if self.view is current:
             return not same or ahead
-        return now - self._proposed >= PATIENCE * self.info.heartbeat
+        return now - self._proposed >= PATIENCE * self.info.heartbeat * 2.0 ** (self._repeated if same else 0)
 
     def proposed_view(self, ids: list[int], statuses: dict[int, MemberStatus]) -> View:
         """Return a new view of the members `ids`, which goes on from the totals and the vote that they tell of.
