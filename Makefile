@@ -48,6 +48,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/communications.py
 	$(BIN)/python benchmarks/rivals.py docs/reports/rivals
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/masks.py
 	$(BIN)/python benchmarks/mpi.py
 	$(BIN)/python benchmarks/sensitivity.py
 	$(BIN)/python benchmarks/read_csv.py

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +17,13 @@ from glmesh.cli.federation import needs_peers
 from glmesh.engine.result import Result
 from glmesh.methods import ProximalNewton
 from glmesh.types import Matrix, Vector
-from tests.cases import cases
+from tests.cases import SOAK, cases
 from tests.peers import Proxies, Sites, sites
 
 needs_peers()
 
 pytestmark = pytest.mark.waits
 
-# [bytes] of a node's file: before its first total (the digests of its rows alone), after the survey, and every total
-POINTS = [12_500, *range(97_000, 187_000, 10_000)]
 PROBLEM = {"loss": "logistic", "method": "totals", "fit_intercept": True, "tol": 1e-8}
 
 
@@ -38,31 +39,66 @@ def expected(parts: list[tuple[Matrix, Vector]]) -> Result:
     return solve(problem, method=ProximalNewton(), topology="complete", tol=1e-8, stop="certificate")
 
 
-def kept(made: Sites, k: int) -> int:
-    """Bytes of what a node has written of its totals: they grow with every total."""
-    return sum(path.stat().st_size for path in (made.folder / f"n{k}.state").glob("totals-*"))
+def written(made: Sites, k: int) -> dict[str, Any]:
+    """What a node has written of its views and totals; nothing before the first time."""
+    for path in (made.folder / f"n{k}.state").glob("totals-*"):
+        head: dict[str, Any] = json.loads(path.read_bytes().partition(b"\n")[0])
+        return head
+    return {}
 
 
-def kill_when(made: Sites, k: int, size: int) -> None:
-    """Kill a node once it has written so many bytes, or is done."""
-    end = time.monotonic() + 60
-    while kept(made, k) < size and not made.ended(k):
+def totals(made: Sites, k: int) -> int:
+    """How many totals of its present fit a node has written; -1 before it is in a fit."""
+    held = written(made, k).get("held")
+    return -1 if held is None else int(held["count"])
+
+
+# Where a node is killed: as soon as what it has written or logged, which comes before what it sends, says so
+POINTS: dict[str, Callable[[Sites, int], bool]] = {
+    "a link is up": lambda made, k: bool(made.events(k, "up")),
+    "its data have a name on disk": lambda made, k: bool(written(made, k)),
+    "it has said yes to a view": lambda made, k: written(made, k).get("promised", 0) > 0,
+    "it is in the view": lambda made, k: totals(made, k) >= 0,
+    "its contribution is made": lambda made, k: written(made, k).get("record") is not None,
+    "the first total is complete": lambda made, k: totals(made, k) >= 1,
+    "the point has moved": lambda made, k: totals(made, k) >= 4,
+    "the point has moved far": lambda made, k: totals(made, k) >= 7,
+    "its vote is written": lambda made, k: written(made, k).get("vote") is not None,
+    "the model is final": lambda made, k: bool(made.events(k, "certified")),
+}
+
+
+def kill_when(made: Sites, k: int, there: Callable[[], bool]) -> None:
+    """Kill a node once a condition holds, or it is done."""
+    end = time.monotonic() + 120
+    while not there() and not made.ended(k):
         assert time.monotonic() < end, made.output()
         time.sleep(0.001)
     if not made.ended(k):
         made.kill(k)
 
 
-@pytest.mark.parametrize("point", range(cases(30)))
-def test_a_site_that_is_killed_anywhere_and_started_again_has_the_simulators_bits(point: int, tmp_path: Path) -> None:
+def finish(made: Sites, victim: int) -> list[int | None]:
+    """Exit codes at the end; others that have ended before the killed one are started again, since it asks them."""
+    others = [k for k in range(len(made.names)) if k != victim]
+    made.until(lambda: made.ended(victim) or all(made.ended(k) for k in others))
+    if not made.ended(victim):
+        made.start(*others)
+    return made.wait()
+
+
+@pytest.mark.parametrize("case", range(cases(30)))
+def test_a_site_that_is_killed_at_any_point_and_started_again_has_the_simulators_bits(
+    case: int, tmp_path: Path
+) -> None:
     parts = rows(3)
     answer = expected(parts)
-    victim, size = point % 3, POINTS[point * 7 % 10]
+    point, victim = list(POINTS.values())[case * 7 % 10], (case + case // 10) % 3  # each point at each site
     with sites(tmp_path, parts, problem=PROBLEM) as made:
         made.start()
-        kill_when(made, victim, size)
+        kill_when(made, victim, lambda: point(made, victim))
         made.start(victim)
-        assert made.wait() == [0, 0, 0], made.output()
+        assert finish(made, victim) == [0, 0, 0], made.output()
         for k in range(3):
             np.testing.assert_array_equal(made.model(k).coef, answer.coef)
             assert made.model(k).intercept == answer.intercept
@@ -73,7 +109,7 @@ def test_a_site_that_lost_its_disk_begins_anew_with_the_others_at_a_drawn_start(
     answer = expected(parts)
     with sites(tmp_path, parts, problem=PROBLEM) as made:
         made.start()
-        kill_when(made, 1, 107_000)
+        kill_when(made, 1, lambda: totals(made, 1) >= 2)
         made.lose_disk(1)
         made.start(1)
         assert made.wait() == [0, 0, 0], made.output()
@@ -87,9 +123,12 @@ def test_a_site_that_stands_still_is_waited_for(tmp_path: Path) -> None:
     parts = rows(3)
     with sites(tmp_path, parts, problem=PROBLEM) as made:
         made.start()
-        made.until(lambda: kept(made, 2) > 0)
+        made.until(lambda: totals(made, 2) >= 1)
         made.kill(2, signal.SIGSTOP)
         made.until(lambda: made.ended(0) or bool(made.history(0) and made.history(0)[-1].get("waiting")))
+        if SOAK:
+            time.sleep(20)
+            assert made.ended(0) or made.history(0)[-1]["waiting"]["names"] == ["n2"]
         made.kill(2, signal.SIGCONT)
         assert made.wait() == [0, 0, 0], made.output()
         np.testing.assert_array_equal(made.model(2).coef, expected(parts).coef)
@@ -121,8 +160,10 @@ def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) 
         for k in (3, 4):  # the larger number dials
             made.write_node(k, neighbours={f"n{j}": f"127.0.0.1:{proxies.ports[j]}" for j in range(3)})
         made.start()
-        made.until(lambda: kept(made, 0) > POINTS[1])
+        made.until(lambda: totals(made, 0) >= 1)
         proxies.cut()
+        if SOAK:
+            time.sleep(30)
         if gone == "without":
             made.until(lambda: made.ended(0) or len(made.history(0)[-1]["members"]) == 3)
             assert made.wait([0, 1, 2]) in ([4, 4, 4], [0, 0, 0]), made.output()
@@ -140,3 +181,30 @@ def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) 
         assert made.wait() == [0] * 5, made.output()
         for k in range(5):
             np.testing.assert_array_equal(made.model(k).coef, answer.coef)
+
+
+@pytest.mark.parametrize("gone", ["wait", "without"])
+def test_one_of_four_that_never_returns_is_waited_for_or_left_out(gone: str, tmp_path: Path) -> None:
+    parts = rows(4)
+    limits = {"wait_at_most": 6.0} if gone == "wait" else {"gone_after": 3.0}
+    with sites(tmp_path, parts, problem=PROBLEM, network={"topology": "complete", "gone": gone, **limits}) as made:
+        made.start()
+        kill_when(made, 3, lambda: totals(made, 3) >= 1)
+        assert made.wait([0, 1, 2]) == [4, 4, 4], made.output()
+        for k in range(3):
+            if gone == "wait":
+                assert "n3 did not come within wait_at_most = 6 s" in made.output()
+                assert not (made.folder / f"n{k}.state" / "model.npz").exists()
+            else:
+                model = made.model(k)
+                assert (model.sites, model.without) == (("n0", "n1", "n2"), ("n3",))
+                np.testing.assert_array_equal(model.coef, made.model(0).coef)
+                excess = objective(parts[:3], model) - objective(parts[:3], expected(parts[:3]))
+                assert excess <= model.info["gap"]
+
+
+def objective(parts: list[tuple[Matrix, Vector]], model: Any) -> float:
+    """Sum of the logistic losses of all rows, and the penalty of a model with alpha = 1."""
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    z = X @ model.coef + model.intercept
+    return float(np.logaddexp(0.0, np.where(y > 0, -z, z)).sum() + 0.5 * model.coef @ model.coef)

@@ -237,7 +237,7 @@ def test_a_memory_survives_its_file_and_other_rows_get_another_name(tmp_path: Pa
     info = FederationInfo("f", ("a", "b", "c"), ((1, 2), (0, 2), (0, 1)), 0)
     store, program = TotalsStore(Somewhere(), info), site(matrices()[0])  # type: ignore[arg-type]
     kept = store.load(program.block)
-    kept.start = 7
+    kept.start, kept.contributed = 7, kept.digests
     kept.memory.begin(Held("fit", "set", "", 3, 0, ""))
     kept.memory.append(KeptTotal(b"request", np.arange(3, dtype=np.uint64)))
     kept.memory.record, kept.memory.vote, kept.memory.model = Record("set", ""), Vote(3, "v", "m"), b"model\n"
@@ -247,9 +247,13 @@ def test_a_memory_survives_its_file_and_other_rows_get_another_name(tmp_path: Pa
     for name in ("voters", "promised", "record", "held", "vote", "model"):
         assert getattr(again.memory, name) == getattr(kept.memory, name)
     np.testing.assert_array_equal(again.memory.entries[0].value, np.arange(3))
-    other = store.load(site(matrices(1)[0]).block)
+    changed = site(matrices(1)[0]).block
+    assert (again.outdated, store.load(changed).outdated) == (False, True)
+    kept.memory.model = b""
+    store.save(kept)
+    other = store.load(changed)
     assert other.memory.pin != kept.memory.pin
-    assert other.changed == 100
+    assert (other.changed, other.outdated) == (100, False)
     store.path.write_bytes(store.path.read_bytes()[:-1])
     with pytest.raises(UnreadableFile, match="begins anew"):
         store.load(program.block)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_svmlight_file, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from glmesh.core import NetworkInfo
 from glmesh.federation.config.site import SiteRules
@@ -19,6 +21,7 @@ from glmesh.federation.node.rules import RuleBook
 from glmesh.federation.totals import Beginning
 from glmesh.federation.totals.messages import unpack
 from glmesh.federation.wire import Kind, PeerLinks
+from glmesh.files.data_files import load
 from glmesh.methods import ProximalNewton, Rows
 from glmesh.network import mixing, topology
 from glmesh.problem import ProblemSpec
@@ -101,7 +104,7 @@ def test_a_value_that_few_rows_have_ends_the_run_after_the_masked_counts(
     assert all(sent == AFTER_SURVEY for sent in recorder.sent.values())
 
 
-def test_a_file_with_one_other_row_is_refused_before_a_byte_leaves(
+def test_a_file_with_one_other_row_is_refused_also_by_a_new_federation_file_and_at_every_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = federate(tmp_path, cut(*cancer(), (130, 190, 249)))
@@ -111,8 +114,49 @@ def test_a_file_with_one_other_row_is_refused_before_a_byte_leaves(
     (tmp_path / "alice.csv").write_text("\n".join(lines[:-1]) + "\n")
     recorder = Recorder(monkeypatch)
     made.run()
-    assert "1 rows of the data file have changed since the last fit" in made.errors["alice"]
+    assert "one federation file makes one model" in made.errors["alice"]
+    made.federation = replace(made.federation, problem=replace(made.federation.problem, alpha=2.0))
+    for name in ("alice", "bob", "carol"):
+        made.write_node(name, made.federation)
+    for _ in range(2):
+        made.errors.clear()
+        made.run()
+        assert "1 rows of the data file have changed since the last fit" in made.errors["alice"]
     assert recorder.sent["alice"] == BEFORE_ALL
+
+
+def test_a_new_federation_file_with_the_same_sites_and_rows_begins_where_the_last_fit_did(tmp_path: Path) -> None:
+    made = federate(tmp_path, cut(*cancer(), (130, 190, 249)))
+    made.run()
+    made.federation = replace(made.federation, problem=replace(made.federation.problem, alpha=2.0))
+    for name in ("alice", "bob", "carol"):
+        made.write_node(name, made.federation)
+    made.run()
+    assert not made.errors
+    assert starts(tmp_path) == {""}
+
+
+def test_a_new_federation_file_without_one_of_the_sites_begins_elsewhere(tmp_path: Path) -> None:
+    parts = cut(*cancer(), (130, 130, 140, 160))
+    made = federate(tmp_path, parts)
+    made.run()
+    left = tuple(member for member in made.federation.members if member.name != "dora")
+    made.federation = replace(made.federation, members=left)
+    for name in ("alice", "bob", "carol"):
+        made.write_node(name, made.federation)
+    made.run()
+    assert not made.errors
+    (start,) = starts(tmp_path)
+    assert start
+
+
+def starts(folder: Path) -> set[str]:
+    """Seeds of the starts of the last fits of alice, bob and carol; empty for zero."""
+    found = set()
+    for name in ("alice", "bob", "carol"):
+        newest = max((folder / f"{name}.state").glob("totals-*"), key=lambda path: path.stat().st_mtime)
+        found.add(json.loads(newest.read_bytes().partition(b"\n")[0])["held"]["start"])
+    return found
 
 
 def test_the_recorder_sees_contributions_to_every_total_where_nobody_refuses(
@@ -145,9 +189,7 @@ def programs(parts: Sequence[tuple[SampleMatrix, Vector]], loss: str, rare: str)
     info = NetworkInfo.of(mixing.metropolis(topology.build("complete", len(parts), 0)), 1, 0)
     rules = CountingRules(SiteRules(), "alice", loss == "squared", False)
     d = parts[0][0].shape[1]
-    blocks = [
-        Rows(np.zeros(1, np.uint64), info, [X], [y], [np.ones(len(y))], spec.loss, table, True) for X, y in parts
-    ]
+    blocks = [Rows(np.zeros(1, np.uint64), info, [X], [y], [np.ones(len(y))], spec.loss, table, True) for X, y in parts]
     names = [f"x{j}" for j in range(d)]
     return [SiteProgram(ProximalNewton(), one, len(parts), 1e-9, 50, rules, names, rare) for one in blocks]
 
@@ -192,7 +234,7 @@ def test_honest_data_pass_all_rules_at_every_point(name: str) -> None:
 
 @pytest.mark.skipif("GLMESH_DATA" not in os.environ, reason="GLMESH_DATA names the folder with a9a")
 def test_a9a_at_eight_sites_passes_all_rules_once_rare_columns_are_dropped() -> None:
-    X, y = load_svmlight_file(str(Path(os.environ["GLMESH_DATA"]) / "a9a"))
+    X, y = load(Path(os.environ["GLMESH_DATA"]) / "a9a.svm.xz")
     parts = [(X[k::8].tocsr(), y[k::8]) for k in range(8)]
     CountingRules.points = 0
     answer = fit(parts, "logistic", "drop")

@@ -35,6 +35,10 @@ _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large 
 _POLL = 0.2  # [s] longest sleep
 _LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
 _TELL = 2.0  # [s] that a node which refuses, or has learned of a refusal, stays to pass it on
+_OTHER_ROWS = (
+    "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
+    "model; put the rows back, or begin with a new federation file"
+)
 _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
 
 
@@ -134,6 +138,11 @@ class Totalling:
         for peer in self.info.neighbours[self.info.me]:
             self.machine.greet(peer)
         self._neighbourhood.phase = "training"
+        if self._kept.outdated:
+            public = f"refused by {self._site.file.name}"
+            self.machine.refuse(public)
+            self._pass_on()
+            raise Mismatch(public, private=f"{self._site.file.name}: {_OTHER_ROWS}")
         looked = -np.inf
         while not self._neighbourhood.stop.is_set():
             self._turn()
@@ -214,7 +223,12 @@ class Totalling:
         A view is a list of the members that make totals together.
         """
         memory = self._kept.memory
-        state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters, self._kept.released)
+        if self.machine.has_contributed:
+            self._kept.contributed = self._kept.digests
+        state = (
+            *(memory.promised, memory.record, memory.held, memory.vote, memory.voters),
+            *(self._kept.released, self.machine.has_contributed),
+        )
         if state != self._saved:
             self._store.save(self._kept)
             self._saved = state

@@ -7,6 +7,7 @@ import json
 import secrets
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -55,9 +56,11 @@ class Kept:
     memory: MemberMemory
     key: bytes  # of the rows' digests; random
     digests: Unsigned  # (m,) of the rows that the memory's pin names
+    contributed: Unsigned  # those of the rows at the site's last contribution; none before the first
     start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
     changed: int = 0  # rows that differ from those of the last contribution
     released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
+    outdated: bool = False  # the memory holds a model in which this site has other rows than it has now
 
 
 class TotalsStore:
@@ -71,21 +74,33 @@ class TotalsStore:
         self.path = site.state / f"totals-{site.federation.digest[:16]}"
 
     def load(self, block: Rows) -> Kept:
-        """Return the content of the file, or a new memory if there is no file; `block` has the rows of the site now.
+        """Return the content of the file for the rows that the site has now.
 
-        If these are not the rows of the file, the memory's pin, the random name of the data, is drawn anew; `changed`
-        counts the rows that differ from those of the last contribution.
+        If there is no file, the newest one of an earlier federation file in the folder says which rows the site has
+        contributed, and where that fit began; else the memory is new. If the rows are not those of the file, the
+        memory's pin, the random name of the data, is drawn anew; `changed` counts the rows that differ from those of
+        the last contribution.
         """
-        if not self.path.exists():
-            key = secrets.token_bytes(16)
-            memory = MemberMemory(secrets.token_hex(16), self._federation_info.voters)
-            return Kept(memory, key, row_digests(block, key))
-        kept = self._read()
+        kept = self._read(self.path) if self.path.exists() else self._begun()
         digests = row_digests(block, kept.key)
-        kept.changed = rows_changed(kept.digests, digests) if kept.memory.record is not None else 0
-        if not np.array_equal(digests, kept.digests):
+        kept.changed = rows_changed(kept.contributed, digests) if len(kept.contributed) else 0
+        kept.outdated = bool(kept.memory.model) and not np.array_equal(digests, kept.digests)
+        if not kept.outdated and not np.array_equal(digests, kept.digests):
             kept.memory.pin, kept.digests = secrets.token_hex(16), digests
         return kept
+
+    def _begun(self) -> Kept:
+        """Return a memory without views, with pin, record and rows of the newest other file in the folder, if any."""
+        key, pin, record = secrets.token_bytes(16), secrets.token_hex(16), None
+        digests = contributed = np.zeros(0, dtype=np.uint64)
+        released = 0
+        others = sorted(self.path.parent.glob("totals-*"), key=lambda path: path.stat().st_mtime)
+        if others:
+            last = self._read(others[-1])
+            key, pin, record = last.key, last.memory.pin, last.memory.record
+            digests, contributed, released = last.digests, last.contributed, last.released
+        memory = MemberMemory(pin, self._federation_info.voters, record=record)
+        return Kept(memory, key, digests, contributed, released=released)
 
     def save(self, kept: Kept) -> None:
         """Write a node's memory, its pin and the digests of its rows to the file."""
@@ -93,6 +108,7 @@ class TotalsStore:
         blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
         for entry in memory.entries:
             blobs += [entry.request, entry.value.astype("<u8").tobytes()]
+        blobs.append(kept.contributed.astype("<u8").tobytes())
         head = {
             "pin": memory.pin,
             "start": kept.start,
@@ -107,15 +123,16 @@ class TotalsStore:
         content = json.dumps(head).encode() + b"\n" + b"".join(blobs)
         write_atomically(self.path, lambda stream: stream.write(content))
 
-    def _read(self) -> Kept:
-        """Return what the file holds; raise UnreadableFile if the file is damaged."""
+    def _read(self, path: Path) -> Kept:
+        """Return the content of a file that `save` wrote; raise UnreadableFile if it is damaged."""
         try:
-            head, _, rest = self.path.read_bytes().partition(b"\n")
+            head, _, rest = path.read_bytes().partition(b"\n")
             tree = json.loads(head)
             ends = np.cumsum([0, *tree["sizes"]]).tolist()
             if ends[-1] != len(rest):
                 raise ValueError("bytes are missing")
             blobs = [rest[a:b] for a, b in pairwise(ends)]
+            last = blobs.pop() if len(blobs) % 2 == 0 else blobs[1]  # files of earlier versions have none
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
             memory = MemberMemory(
                 pin=str(tree["pin"]),
@@ -127,7 +144,8 @@ class TotalsStore:
                 vote=None if tree["vote"] is None else built(Vote, tree["vote"]),
                 model=blobs[2],
             )
+            contributed = np.frombuffer(last, dtype="<u8").astype(np.uint64)
             released = int(tree.get("released", 0))  # files of earlier versions have none
-            return Kept(memory, blobs[0], numbers[0], int(tree["start"]), released=released)
+            return Kept(memory, blobs[0], numbers[0], contributed, int(tree["start"]), released=released)
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
-            raise UnreadableFile(f"{self.path}: cannot be read ({error}); remove it, and the fit begins anew") from None
+            raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None

@@ -313,7 +313,7 @@ class Agreement:
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
-        if held.set != set_digest(self.info.federation, pins) or held.fit != self._fit(held.set, held.start, held.born):
+        if held.set != set_digest(pins) or held.fit != self._fit(held.set, held.start, held.born):
             return False
         if own is not None and own.set == held.set:
             if (held.born, held.count) < (own.born, own.count):
@@ -400,7 +400,7 @@ class Agreement:
         number = 1 + max(one.promised for one in statuses.values())
         members = tuple(member_of(one) for one in chosen)
         voters = {one for status in chosen for one in status.voters} | set(ids)
-        set_ = set_digest(self.info.federation, {one.id: one.pin for one in members})
+        set_ = set_digest({one.id: one.pin for one in members})
         held = best_held(set_, chosen)
         if held is None:
             start = start_of(set_, [one.record for one in chosen], drawn_seed(number, members))

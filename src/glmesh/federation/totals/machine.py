@@ -161,6 +161,11 @@ class Machine:
         """Return {member id: why it cannot go on} of the members that refuse, this one included."""
         return {one: status.refused for one, status in self.agreement.everybody.items() if status.refused}
 
+    @property
+    def has_contributed(self) -> bool:
+        """Return whether this process has signed a contribution, which may have been sent."""
+        return bool(self._frozen)
+
     def ask(self, question: Question, now: float) -> None:
         """Ask for the total (a sum over all members) after the last one that is held.
 

@@ -108,12 +108,12 @@ def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
     return digest("glmesh/start/1", number, *(f"{one.id} {one.pin}" for one in members)).hex()
 
 
-def set_digest(federation: str, pins: Mapping[int, str]) -> str:
+def set_digest(pins: Mapping[int, str]) -> str:
     """Return the digest, 64 hexadecimal digits, of a set of members and their data.
 
-    `federation` is the digest of the federation file; `pins` is {id: random name of the member's data}.
+    `pins` is {id: random name of the member's data}. Another federation file with the same sites and data has the same.
     """
-    return digest("glmesh/set/1", federation, *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
+    return digest("glmesh/set/2", *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
 
 
 def drawn_start(seed: str, d: int) -> Vector:
