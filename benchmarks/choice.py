@@ -165,7 +165,7 @@ Totals need a few rounds on any columns. On raw columns sums and momentum often 
 A sum costs 8 exchanges on the ring of 16, 4 on the torus and 1 where all are neighbours, twice that and not flooded where
 vectors are long. It pays where momentum needs more rounds than that for the progress of one sum: `ROUNDS_PER_SUM` +
 `ROUNDS_PER_ROOT` times the root of the graph's condition number (1, 2 and 5.1 here), `QUADRATIC_FACTOR` times as many
-without kinks, `SPARSE_FACTOR` times as many on sparse data (RCV1 and news20).
+if loss and penalty are quadratic, `SPARSE_FACTOR` times as many on sparse data (RCV1 and news20).
 
 {features}
 
