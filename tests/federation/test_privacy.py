@@ -290,18 +290,20 @@ class Relay:
         self._open: list[socket.socket] = [self._server]
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self.enough = threading.Event()  # six connections were passed on
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
                 near, _ = self._server.accept()
+                self._open.append(near)
                 host, _, port = self._choose(self.count).rpartition(":")
                 self.count += 1
                 if self.count > 6:
                     self.enough.set()
                 far = socket.create_connection((host, int(port)))
-                self._open += [near, far]
+                self._open.append(far)
                 for pair in ((near, far), (far, near)):
                     threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
@@ -312,6 +314,9 @@ class Relay:
             sink.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()  # so that no connection is taken that nobody closes
         for one in self._open:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -385,10 +390,10 @@ def test_a_relay_with_the_key_of_the_authority_cannot_serve_an_impostor(
             for one in (real, forged, dialling):
                 one.start()
             if trusts_authority:
-                message = dialling.inbox.get(20.0)
+                message = dialling.inbox.get(LIMIT)
                 assert message is not None
                 assert message.up
-                reached = forged.inbox.get(20.0)
+                reached = forged.inbox.get(LIMIT)
                 assert reached is not None
                 assert reached.up
                 return
@@ -405,7 +410,7 @@ def test_the_listed_certificate_is_enough_for_both_ends(pair: list[Site]) -> Non
         alice.start()
         bob.start()
         for one in (alice, bob):
-            message = one.inbox.get(20.0)
+            message = one.inbox.get(LIMIT)
             assert message is not None
             assert message.up
 
@@ -451,7 +456,7 @@ def test_links_take_no_proxy_from_the_environment(
             assert proxy.wait(LIMIT)
             assert not bob.links[0].up
             return
-        message = bob.inbox.get(20.0)
+        message = bob.inbox.get(LIMIT)
         assert message is not None
         assert message.up
     assert not proxy.is_set()

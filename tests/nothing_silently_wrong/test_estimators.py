@@ -281,6 +281,40 @@ REFUSED = {
         "every node holds the same y and sample_weight; they differ",
     ),
     # pooled
+    "fit: targets in another order than their rows": (
+        lambda: glmesh.Ridge().fit(ROWS, COST.iloc[::-1]),
+        "y has the rows of X in another order",
+    ),
+    "fit: weights in another order than their rows": (
+        lambda: glmesh.Ridge().fit(ROWS, COST, (COST * 0 + 1).iloc[::-1]),
+        "sample_weight has the rows of X in another order",
+    ),
+    "fit_nodes: weights in another order than their rows": (
+        lambda: glmesh.Ridge().fit_nodes([(ROWS, COST, (COST * 0 + 1).iloc[::-1])]),
+        "sample_weight of part 0 has the rows of X of part 0 in another order",
+    ),
+    "fit_nodes: a generator": (lambda: glmesh.Ridge().fit_nodes(iter([(ROWS, COST)])), "not a list: give one"),
+    "fit_nodes: None": (lambda: glmesh.Ridge().fit_nodes(None), "parts is None, not a list"),
+    "fit: dates": (
+        lambda: glmesh.Ridge().fit(np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")[:, None], [1.0, 2.0]),
+        "X holds datetime64.*; numbers are needed",
+    ),
+    "fit: dates as targets": (
+        lambda: glmesh.Ridge().fit([[1.0], [2.0]], np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")),
+        "y holds datetime64.*; numbers are needed",
+    ),
+    "fit: lengths of time": (
+        lambda: glmesh.Ridge().fit(np.array([[1], [2]], "timedelta64[D]"), [1.0, 2.0]),
+        "X holds timedelta64.*; numbers are needed",
+    ),
+    "Problem.glm: targets in another order than their rows": (
+        lambda: glmesh.Problem.glm(ROWS, COST.iloc[::-1]),
+        "y has the rows of X in another order",
+    ),
+    "Problem.glm: weights that are all 0": (
+        lambda: glmesh.Problem.glm(ROWS, COST, sample_weight=np.zeros(len(COST))),
+        "sample_weight is 0 for all rows",
+    ),
     "fit: NaN by name": (
         lambda: glmesh.Ridge().fit(gap(ROWS, 4), COST),
         "X holds NaN at row 4, column 'age'",

@@ -66,6 +66,9 @@ HEAD, *BODY = table().splitlines(keepends=True)
 # content, names of the features in the model
 RIGHT = {
     "a byte order mark": ("\ufeff" + table(), NAMES),
+    "UTF-32": (table().encode("utf-32"), NAMES),
+    "UTF-16 of another byte order": (("\ufeff" + table()).encode("utf-16-be"), NAMES),
+    "blank lines in the middle": (HEAD + "".join(BODY[:9]) + "\n   \n" + "".join(BODY[9:]), NAMES),
     "line ends of old Macs": (table(end="\r"), NAMES),
     "two kinds of line ends": (HEAD.replace("\n", "\r\n") + "".join(BODY), NAMES),
     "a line end within a name": (table(names=["age", '"body\nmass"', "male", "ill"]), ["age", "body\nmass", "male"]),
@@ -90,7 +93,7 @@ RIGHT = {
 @pytest.mark.parametrize("case", RIGHT)
 def test_what_can_be_read_makes_the_model_of_the_plain_table(case):
     content, names = RIGHT[case]
-    Path("ill.csv").write_bytes(content.encode())
+    Path("ill.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     assert run("train", "ill.csv", *LOGISTIC, *FAST, "--tol", 1e-9, "--quiet") == 0
     model = model_files.load("glmesh-model.npz")
     assert model.names == tuple(names[:3])
@@ -118,6 +121,13 @@ REFUSED = {
     "a row of totals": (table([*ROWS, ["Total", "", "", "60"]]), [], ["column age has text", "line 62 holds 'Total'"]),
     "units below the names": (table([["years", "kg", "", ""], *ROWS]), [], ["have text", "line 2 holds 'years'"]),
     "the names once more": (table([*ROWS[:30], NAMES, *ROWS[30:]]), [], ["have text", "line 32 holds 'age'"]),
+    "a cell of 200,000 letters": (table(cell(5, 0, "x" * 200_000)), [], ["line 7", "field limit"]),
+    "a comment in the middle": ("".join([HEAD, *BODY[:9], "# 1,2,3,0\n", *BODY[9:]]), [], ["line 11 holds '# 1'"]),
+    "a currency sign": (table(cell(5, 0, "$12")), [], ["line 7 holds '$12'", *MARKS]),
+    "a bound": (table(cell(5, 0, "<0.5")), [], ["line 7 holds '<0.5'"]),
+    "a minus behind": (table(cell(5, 0, "3-")), [], ["line 7 holds '3-'"]),
+    "times of day": (table(column(1, lambda k, old: f"12:{k:02d}")), [], ["column bmi has text", "12:00"]),
+    "JSON lines": ('{"age":1,"ill":0}\n{"age":2,"ill":1}\n', [], ["JSON"]),
     "a quote that never ends": (table(cell(5, 0, '"12')), [], ["line 7", "quoted"]),
     "a line end within a number": (table(cell(5, 1, '"1\n2"')), [], ["column bmi has text", "line 7"]),
     "a name that is missing": (table(names=["age", "", "male", "ill"]), [], ["the column after 'age'", "line 1"]),

@@ -28,7 +28,15 @@ from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.network import topology
 from glmesh.problem import Split
-from glmesh.problem.named import check_finite, check_known, check_rows, in_order, named_matrix, target_name
+from glmesh.problem.named import (
+    check_finite,
+    check_known,
+    check_rows,
+    in_order,
+    named_matrix,
+    refuse_permuted,
+    target_name,
+)
 from glmesh.types import Data, SampleMatrix, Vector
 from glmesh.validation import one_of
 
@@ -92,6 +100,8 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
         check_known(y, "y")
         check_known(sample_weight, "sample_weight")
+        for name, values in (("y", y), ("sample_weight", sample_weight)):
+            refuse_permuted(X, values, name, "X")
         rows, targets = validate_data(self, X, y, **MATRIX_CHECKS, **checks)
         check_finite(rows, "X", None)
         self._target = target_name(y)
@@ -107,14 +117,15 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Its split, what a node holds, is the one that the parameter `split` asks for; "auto" is by samples. Columns of
         data frames go by name. `numeric`: y must be numbers, not labels.
         """
-        if not len(parts):
-            raise InvalidData("parts is empty: give one (X, y) per node")
+        if not hasattr(parts, "__len__") or not len(parts):
+            what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
+            raise InvalidData(f"parts {what}: give one (X, y) per node")
         checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
         if not any(len(y) for (_, y, _), _ in checked):
             raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
         objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
         split = self._split_of_parts(objective)
-        check_rows([(part[0], part[1]) for part in parts], split)
+        check_rows(parts, split)
         targets = [target_name(part[1]) for part in parts]
         ordered = in_order([(X, names) for (X, _, _), names in checked], targets, split)
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]

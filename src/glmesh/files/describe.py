@@ -108,6 +108,8 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
     for extreme in (low, high):
         if times := _times_apart(values, extreme):
             yield "sentinel", f"{name} ({plain_number(extreme)}, {'once' if times == 1 else f'{times:,} times'})"
+    if not np.isfinite([low, high]).all():
+        return
     if bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
         yield from ((kind, name) for kind in _about_wholes(name, values, low, high))
 

@@ -65,8 +65,8 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
     if offset:
         sample = re.split("\r\n|\r|\n", sample, maxsplit=1)[-1]
     sample = sample.removeprefix("# ")  # as NumPy begins a header
-    delimiter = "\t" if tab else delimiter or _delimiter(sample, whole)
     try:
+        delimiter = "\t" if tab else delimiter or _delimiter(sample, whole)
         lines = _rows(sample, delimiter, whole, offset, strict=whole)
     except csv.Error as error:
         raise UnreadableFile(f"{path}, line {error.args[1]}: {error.args[0]}; expected plain or quoted cells") from None
@@ -109,6 +109,8 @@ def _encoding(path: Path, encoding: str) -> str:
         head = stream.read(4)
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     return name

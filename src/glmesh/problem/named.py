@@ -28,6 +28,7 @@ def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
     """
     if not hasattr(X, "columns") or not hasattr(X, "to_numpy"):
         refuse_masks(X, name)
+        refuse_dates(X, name)
         if sp.issparse(X):
             check_indices(X, name)
         return X, None
@@ -97,6 +98,7 @@ def check_known(values: object, name: str) -> None:
     """
     refuse_masks(values, name)
     array = np.asarray(values)
+    refuse_dates(array, name)
     if array.ndim not in (1, 2) or array.dtype.kind not in "fO":
         return
     flat = array.reshape(len(array), -1)[:, 0] if array.size else array.ravel()
@@ -110,19 +112,28 @@ def check_known(values: object, name: str) -> None:
         raise InvalidData(f"{name} holds {what} at row {row}; impute or drop the row first")
 
 
-def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
-    """Raise InvalidData if row names that belong together are in different orders; parts[k] is (X_k, y_k) of node k.
+def refuse_dates(values: object, name: str) -> None:
+    """Raise InvalidData, which calls the array `name`, if it holds dates or times: their numbers depend on the unit."""
+    dtype = getattr(values, "dtype", None)
+    if getattr(dtype, "kind", "") in ("m", "M"):
+        raise InvalidData(f"{name} holds {dtype}; numbers are needed, say days since a date that all parts share")
 
-    Compared are X_k with y_k and, if `split` is "features", X_k with X_0. Row names are the index of a pandas object;
-    objects without, or with other row names, go by position.
+
+def check_rows(parts: Sequence[tuple[object, ...]], split: str) -> None:
+    """Raise InvalidData if row names that belong together are in different orders.
+
+    parts[k] is (X_k, y_k), or these and the weights, of node k. Compared are X_k with y_k and the weights and, if
+    `split` is "features", X_k with X_0. Row names are the index of a pandas object; objects without, or with other row
+    names, go by position.
     """
-    for k, (X, y) in enumerate(parts):
-        _refuse_permuted(X, y, f"y of part {k}", f"X of part {k}")
+    for k, (X, *others) in enumerate(parts):
+        for name, one in zip(("y", "sample_weight"), others, strict=False):
+            refuse_permuted(X, one, f"{name} of part {k}", f"X of part {k}")
         if split == "features":
-            _refuse_permuted(parts[0][0], X, f"part {k}", "part 0")
+            refuse_permuted(parts[0][0], X, f"part {k}", "part 0")
 
 
-def _refuse_permuted(first: object, second: object, what: str, whose: str) -> None:
+def refuse_permuted(first: object, second: object, what: str, whose: str) -> None:
     """Raise InvalidData if two pandas objects have equal indexes but for the order; messages say `whose` and `what`.
 
     `first` and `second` are the two objects.
@@ -132,7 +143,7 @@ def _refuse_permuted(first: object, second: object, what: str, whose: str) -> No
         row = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
         raise InvalidData(
             f"{what} has the rows of {whose} in another order (row {row} is {there[row]!r}, expected {here[row]!r}); "
-            "sort both by their index first"
+            "sort both by their index first, or give arrays if they belong together as they stand"
         )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Loss, Separable, Smooth
 from glmesh.linalg import Columns
-from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, target_name
+from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, refuse_permuted, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
@@ -127,7 +127,11 @@ class Problem:
         if isinstance(penalty, list | tuple):
             raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        for name, values in (("y", y), ("sample_weight", sample_weight)):
+            refuse_permuted(X, values, name, "X")
         data = NodeData(spec, X, y, sample_weight)
+        if len(data.weight) and not np.any(data.weight):
+            raise InvalidData("sample_weight is 0 for all rows, so that no row counts; expected one > 0")
         if data.m == 0 or data.p == 0:
             raise InvalidData(f"X is empty: {data.m} rows, {data.p} columns")
         problem = Problem(spec, [data], pooled=True)
@@ -195,7 +199,7 @@ class Problem:
         """
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
         _check_parts(parts, spec)
-        check_rows([(part[0], part[1]) for part in parts], split)
+        check_rows(parts, split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
         named = in_order(named, [target_name(part[1]) for part in parts], split)
         checked = [
