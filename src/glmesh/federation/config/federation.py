@@ -115,10 +115,7 @@ class ProblemPart:
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
-        """Return loss, penalty and split of this table as a ProblemSpec.
-
-        Raise UnsuitablePair or InvalidInput if sites cannot train it.
-        """
+        """Return loss, penalty and split as a ProblemSpec; raise an error if sites cannot train it."""
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
         if self.by_totals:
@@ -138,10 +135,7 @@ class ProblemPart:
         return self.method == "totals" or (self.method == "" and self.split == "samples")
 
     def _require_totals(self, spec: ProblemSpec) -> None:
-        """Raise UnsuitablePair unless a method on totals (sums over all sites) can minimise the objective `spec`.
-
-        The message names objectives that such a method can minimise.
-        """
+        """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""
         if self.split != "samples":
             raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
         if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
@@ -190,10 +184,7 @@ class Federation:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Federation:
-        """Read a federation file and return its content.
-
-        Raise UnreadableFile or InvalidInput that names what is wrong.
-        """
+        """Read a federation file; raise UnreadableFile or InvalidInput, which names what is wrong with it."""
         return Federation.of(read_toml(path, "federation"), str(path))
 
     @staticmethod
@@ -227,10 +218,7 @@ class Federation:
         write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
-        """Raise InvalidInput, InvalidNetwork or UnsuitablePair if sites cannot train by this file.
-
-        The message has a remedy.
-        """
+        """Raise an error, which says what would do, if sites cannot train by this file."""
         self._check_settings()
         self._check_members()
         _ = self.mixing
@@ -300,10 +288,7 @@ class Federation:
         return "without" if self.network.gone == "without" else "wait"
 
     def remarks(self) -> list[str]:
-        """Return a list of sentences on settings of the file that have no effect or are read as another value.
-
-        The list is empty if there is none.
-        """
+        """Return a sentence on each setting of the file that is read as another value; mostly an empty list."""
         if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
             return [f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'"]
         return []
@@ -379,10 +364,7 @@ class Federation:
 
     @property
     def members_at_start(self) -> Indices:
-        """Return the counter of each member in the membership view at the start, one per member: 1, or 0 if it is late.
-
-        An odd counter means that the node is a member. The view is what a node knows of who takes part.
-        """
+        """Return the counter of each member in the membership view at the start: 1, a member, or 0 if it is late."""
         return np.array([0 if member.late else 1 for member in self.members], dtype=np.int64)
 
     def neighbours(self, node: int) -> list[int]:
@@ -390,10 +372,7 @@ class Federation:
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
     def network_info(self) -> NetworkInfo:
-        """Return the constants of the network, such as its diameter, that every node is given before round 0.
-
-        They have the same bits as in a simulation of the network.
-        """
+        """Return what every node knows of the network before round 0, with the same bits as in a simulation."""
         diameter = topology_module.diameter(self.mixing.matrix)
         present = self.members_at_start.astype(bool)
         if not present.all():

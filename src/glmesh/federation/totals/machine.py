@@ -177,10 +177,7 @@ class Machine:
 
     @property
     def is_asking(self) -> bool:
-        """Return whether the total after the last one that is held has been asked for and is not made yet.
-
-        A total is a sum over all members.
-        """
+        """Return whether the total (a sum) after the last one held has been asked for and is not made yet."""
         return self._question is not None and self._is_due(self._question)
 
     def resolve(self, question: Question, attempt: int) -> None:
@@ -270,10 +267,7 @@ class Machine:
             self._flood.asked(ask.name(self.info.federation, view.keys), peer, ask.wanted, view.ids)
 
     def _take_content(self, bundle: Bundle) -> None:
-        """Store those totals, requests and models of a bundle that were asked for and match their digests.
-
-        A total is a sum over all members.
-        """
+        """Store those totals, requests and models of a bundle that were asked for and match their digests."""
         view, held = self.agreement.view, self.memory.held
         if bundle.totals is not None and view is not None and held is not None:
             given = bundle.totals
@@ -287,18 +281,12 @@ class Machine:
                 self._requests[key], self._wanted_request = content, ""
 
     def _is_request(self, content: bytes, key: str) -> bool:
-        """Return whether `content` is a request for the total that is due: whether its digest is `key`.
-
-        A total is a sum over all members.
-        """
+        """Return whether `content` is a request for the total (a sum) that is due: whether its digest is `key`."""
         held, question = self.memory.held, self._question
         return held is not None and question is not None and request_digest(held.chain, content, question.length) == key
 
     def _give(self, peer: int, bundle: Bundle) -> None:
-        """Queue for neighbour `peer` the totals, requests and models that its bundle asks for, if they are here.
-
-        A total is a sum over all members.
-        """
+        """Queue for neighbour `peer` the totals, requests and models that its bundle asks for, if they are here."""
         reply = self._replies.setdefault(peer, Bundle())
         want, held = bundle.want_totals, self.memory.held
         if want is not None and held is not None and want.fit == held.fit and want.first < want.last <= held.count:
