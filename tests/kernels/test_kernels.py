@@ -27,10 +27,11 @@ from glmesh.functions import (
 )
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.faces import eliminate, invert, minimise
-from glmesh.kernels.gram import add_gram, pack_triangle, unpack_triangle
+from glmesh.kernels.gram import CHUNK, add_dense_gram, add_gram, pack_triangle, standardised_products, unpack_triangle
 from glmesh.kernels.mix import mix
 from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
+from glmesh.kernels.units import largest_bits, round_to_units
 from glmesh.linalg.columns import Columns
 from glmesh.network import mixing, topology
 from glmesh.problem.node_data import CompositeObjective
@@ -592,6 +593,67 @@ def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int) -> None:
     dense = X.toarray()[:, columns]
     expected = before + np.triu((dense.T * h) @ dense)
     np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+@pytest.mark.parametrize("ones", [False, True])
+def test_a_gram_matrix_of_dense_rows(seed: int, ones: bool) -> None:
+    rng = np.random.default_rng(seed)
+    m, p = rng.choice([0, 1, 20, int(CHUNK), int(CHUNK) + 7]), int(rng.integers(1, 12))
+    X = rng.standard_normal((m, p)) * (rng.random((m, p)) < 0.7)
+    h = rng.random(m) * (rng.random(m) < 0.6)
+    Z = np.column_stack([X, np.ones(m)]) if ones else X
+    n = Z.shape[1]
+    factors = np.ldexp(1.0, rng.integers(-8, 8, n))
+    before = rng.standard_normal(n * (n + 1) // 2)
+    out = before.copy()
+    add_dense_gram(X, h, (factors, np.full_like(out, np.nan)), out)
+    expected = before + ((factors[:, None] * Z.T * h) @ (Z * factors))[np.triu_indices(n)]
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12 * m * 2.0**16)
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+@pytest.mark.parametrize("ones", [False, True])
+def test_products_of_standardised_rows(seed: int, ones: bool) -> None:
+    rng = np.random.default_rng(seed)
+    m, p, r = (int(n) for n in rng.integers([0, 1, 1], [20, 12, 5]))
+    X, mean = rng.standard_normal((m, p)), rng.standard_normal(p)
+    inverse, ways = np.ldexp(1.0, rng.integers(-8, 8, p)), rng.standard_normal((r, p + ones))
+    Z, out = np.full((m, p + ones), np.nan), np.full((m, r), np.nan)
+    standardised_products(X, mean, inverse, ways, Z, out)
+    expected = np.column_stack([(X - mean) * inverse, np.ones(m)][: 1 + ones])
+    np.testing.assert_array_equal(Z, expected)
+    np.testing.assert_allclose(out, expected @ ways.T, rtol=1e-12, atol=1e-12 * 2.0**8)
+
+
+# --- whole numbers of a total -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(width=64), min_size=3, max_size=3), st.integers(0, 5))
+@prop(200)
+def test_the_largest_entry_of_a_row_is_not_finite_if_one_is_not(entries: list[float], zeros: int) -> None:
+    rows = np.array([[*entries, *[0.0] * zeros], [0.0] * (3 + zeros)])
+    bits = np.zeros(2, np.int64)
+    largest_bits(rows.view(np.int64), bits)
+    found, expected = bits.view(np.float64), np.abs(rows).max(axis=1)
+    if np.isfinite(expected[0]):
+        np.testing.assert_array_equal(found, expected)
+    else:
+        assert not np.isfinite(found[0])
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_entries_are_rounded_to_units_where_they_fit_and_halves_to_even(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, inverse = int(rng.integers(0, 9)), float(np.ldexp(1.0, int(rng.integers(-4, 5))))
+    rows, fits = rng.integers(-9, 9, (4, n)) / 2 / inverse, rng.random(4) < 0.6
+    whole = np.full((4, n + 2), -7)
+    round_to_units(rows, inverse, fits, np.uint64(1), whole)
+    np.testing.assert_array_equal(whole[:, 1:-1], np.where(fits[:, None], np.rint(rows * inverse), -7))
+    assert (whole[:, [0, -1]] == -7).all()
+
+
+# --- triangles --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(cases(60)))

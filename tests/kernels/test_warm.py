@@ -7,18 +7,19 @@ PROGRAM = """
 import numpy as np
 import scipy.sparse as sp
 from glmesh import Problem, solve
-from glmesh.kernels import face_path, faces, gram, interior
+from glmesh.kernels import face_path, faces, gram, interior, smooth, units
 from glmesh.kernels.warm import warm_up_totals
 
 warm_up_totals()
-modules = (face_path, faces, gram, interior)
+modules = (face_path, faces, gram, interior, smooth, units)
 kernels = {one for module in modules for one in vars(module).values() if hasattr(one, "signatures")}
 before = {kernel: set(kernel.signatures) for kernel in kernels}
 assert len(before) > 10
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 8)), np.sign(rng.normal(size=60))
 for rows in (X, sp.csr_array(X * (rng.random(X.shape) < 0.2))):
-    for loss, penalty in (("logistic", "l1"), ("squared", "l2"), ("hinge", "l2"), ("epsilon_insensitive", "l2")):
+    pairs = ("logistic", "l1"), ("squared_hinge", "l2"), ("squared", "l2"), ("hinge", "l2"), ("quantile", "l2")
+    for loss, penalty in (*pairs, ("epsilon_insensitive", "l2")):
         solve(Problem.glm(rows, y, loss=loss, penalty=penalty, alpha=1.0, split="samples"), n_nodes=3, tol=1e-4)
 print({kernel.__name__ for kernel in kernels if set(kernel.signatures) != before[kernel]} or "none")
 """

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.errors import InvalidInput
+from glmesh.kernels.units import largest_bits, round_to_units
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 LARGEST = 62  # [bits] of a sum: 63 would fit, one is left for what rounding adds
@@ -86,10 +87,7 @@ class Total:
     largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
 
     def __post_init__(self) -> None:
-        largest = {
-            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))  # without an array of abs
-            for name, rows in self.fields.items()
-        }
+        largest = {name: _largest(rows) for name, rows in self.fields.items()}
         for name, each in largest.items():
             if not np.isfinite(each).all():
                 raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")
@@ -134,9 +132,7 @@ class Total:
             with np.errstate(over="ignore"):  # of what does not fit
                 largest = self.largest[name] * inverse
             fits = largest <= limit
-            for k in np.flatnonzero(fits):  # node by node: a node's numbers stay in the cache
-                scaled = rows[k] * inverse
-                out[k, at : at + size] = np.rint(scaled, out=scaled)
+            round_to_units(np.ascontiguousarray(rows, dtype=np.float64), inverse, fits, np.uint64(at), out)
             out[fits, at + size] = np.ceil(largest[fits])
             out[:, number - len(self.fields)] = ~fits
             at += size + 1
@@ -147,14 +143,21 @@ class Total:
 
         An integer stands for its multiple of 2^grains[name], where `name` is its field. `whole` are these sums.
         """
-        numbers, at = whole.view(np.int64), 0
-        values, sizes = {}, {}
-        for name, rows in self.fields.items():
-            size = rows.shape[1]
-            part = np.ldexp(numbers[at : at + size + 1].astype(np.float64), grains[name])
-            values[name], sizes[name] = part[:size], float(part[size])
-            at += size + 1
+        widths = [int(rows.shape[1]) + 1 for rows in self.fields.values()]
+        exponents = np.repeat(np.array([grains[name] for name in self.fields], dtype=np.int32), widths)
+        numbers = np.ldexp(whole.view(np.int64)[: len(exponents)].astype(np.float64), exponents)
+        at, values, sizes = 0, {}, {}
+        for name, width in zip(self.fields, widths, strict=True):
+            values[name], sizes[name] = numbers[at : at + width - 1], float(numbers[at + width - 1])
+            at += width
         return Sums(values, sizes, {name: n_nodes * float(np.ldexp(0.5, grains[name])) for name in self.fields})
+
+
+def _largest(rows: Matrix) -> Vector:
+    """Return the largest absolute entry of each row, shape (n_hosted,); infinite or NaN if one of its entries is."""
+    bits = np.zeros(len(rows), dtype=np.int64)
+    largest_bits(np.ascontiguousarray(rows, dtype=np.float64).view(np.int64), bits)
+    return bits.view(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

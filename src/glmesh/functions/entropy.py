@@ -29,6 +29,20 @@ def logistic_root(a: Vector, b: Vector) -> Vector:
     return np.asarray(t)
 
 
+def _softplus(v: Vector) -> Vector:
+    """Return log(1 + exp(v)), shape (n,), several times as fast as numpy.logaddexp(0, v)."""
+    return np.asarray(np.maximum(v, 0.0) + np.log1p(np.exp(-np.abs(v))))
+
+
+def _probabilities(v: Vector) -> tuple[Vector, Vector]:
+    """Return (1/(1 + exp(-v)), 1/(1 + exp(v))), each of shape (n,), both without cancellation."""
+    small = np.exp(-np.abs(v))
+    large = 1.0 / (1.0 + small)
+    small *= large
+    right = v >= 0.0
+    return np.where(right, large, small), np.where(right, small, large)
+
+
 @dataclass(frozen=True, eq=False)
 class LogisticDual(Columnwise):
     """g(x) = sum_i c_i [p ln p + (1-p) ln(1-p)], p = y_i x_i / c_i in [0, 1]: the dual of c log(1 + exp(-y z)).
@@ -74,7 +88,7 @@ class LogisticDual(Columnwise):
         y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)). The star marks
         the conjugate function.
         """
-        return self.c * np.logaddexp(0.0, self.y * u)
+        return self.c * _softplus(self.y * u)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
         """Return the gradient of g* at u, y c expit(y u), shape (n,).
@@ -82,14 +96,15 @@ class LogisticDual(Columnwise):
         y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)). g* is the
         conjugate of g.
         """
-        return np.asarray(self.y * self.c * expit(self.y * u))
+        return np.asarray(self.y * self.c * _probabilities(self.y * u)[0])
 
     def conjugate_curvature(self, u: Vector) -> Vector:
         """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,).
 
         c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)). g* is the conjugate of g.
         """
-        return np.asarray(self.c * expit(u) * expit(-u))
+        p, q = _probabilities(u)
+        return np.asarray(self.c * p * q)
 
     def conjugate_majorant(self, u: Vector) -> Vector:
         """Return the curvatures c tanh(u/2) / (2 u), c/4 at zero, of a quadratic upper bound of g* at u, shape (n,).
@@ -111,16 +126,18 @@ class LogisticDual(Columnwise):
         the conjugate function.
         """
         p, inside = self._probability(x)
-        q, r = expit(self.y * u), expit(-self.y * u)
+        v = self.y * u
+        q, r = _probabilities(v)
         least = np.minimum(q, r)
         near = (np.abs(p - q) <= 0.5 * least) & (least > 0)
         away = np.where(near, p - q, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):  # where not near, q or r may be zero
-            small = p * np.log1p(away / q) + (1.0 - p) * np.log1p(-away / r)
-        margin = self.y * u
-        linear = np.where(margin > 0, (1.0 - p) * margin, -p * margin)  # log(1 + exp(t)) = max(t, 0) + log1p(exp(-|t|))
-        plain = xlogy(p, p) + xlog1py(1.0 - p, -p) + np.log1p(np.exp(-np.abs(margin))) + linear
-        return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
+            out = p * np.log1p(away / q) + (1.0 - p) * np.log1p(-away / r)
+        far = np.flatnonzero(~near)
+        p, v = p[far], v[far]
+        linear = np.where(v > 0, (1.0 - p) * v, -p * v)  # log(1 + exp(t)) = max(t, 0) + log1p(exp(-|t|))
+        out[far] = xlogy(p, p) + xlog1py(1.0 - p, -p) + np.log1p(np.exp(-np.abs(v))) + linear
+        return np.where(inside, self.c * np.maximum(out, 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).

@@ -31,6 +31,61 @@ def add_gram(indptr, indices, data, h, position, found, values, out):
                 row[found[b]] += factor * values[b]
 
 
+CHUNK = np.uint64(256)  # rows that are added by themselves first, so that rounding does not grow with all rows
+
+
+@kernel
+def add_dense_gram(X, h, scaled, out):
+    """Add the upper triangle of diag(f) Z' diag(h) Z diag(f) to `out`, shape (n (n + 1) / 2,), row by row of it.
+
+    Z is X, shape (m, p), and a column of ones after it if n = p + 1; `scaled` is (f (n,), scratch like `out`). Rows
+    with h = 0 and entries that are zero are skipped.
+    """
+    factors, part = scaled
+    n, p, end = np.uint64(factors.size), np.uint64(X.shape[1]), np.uint64(h.size)
+    for begin in range(ZERO, end, CHUNK):
+        part[:] = 0.0
+        for i in range(begin, min(begin + CHUNK, end)):
+            if h[i] == 0.0:
+                continue
+            row, t = X[i], ZERO
+            for a in range(p):
+                factor = h[i] * row[a]
+                if factor != 0.0:
+                    for b in range(a, p):
+                        part[t + b - a] += factor * row[b]
+                    if n > p:
+                        part[t + p - a] += factor
+                t += n - a
+            if n > p:
+                part[t] += h[i]
+        t = ZERO
+        for a in range(n):
+            for b in range(a, n):
+                out[t] += part[t] * factors[a] * factors[b]
+                t += ONE
+
+
+@kernel
+def standardised_products(X, mean, inverse, ways, Z, out):
+    """Write (X - mean) inverse, and ones after it if d = p + 1, to Z, shape (m, d), and Z ways' to `out`, shape (m, r).
+
+    X has shape (m, p), mean and inverse (p,), and ways (r, d).
+    """
+    p, d, r = np.uint64(X.shape[1]), np.uint64(Z.shape[1]), np.uint64(ways.shape[0])
+    for i in range(np.uint64(X.shape[0])):
+        row, z = X[i], Z[i]
+        for j in range(p):
+            z[j] = (row[j] - mean[j]) * inverse[j]
+        if d > p:
+            z[p] = 1.0
+        for w in range(r):
+            way, product = ways[w], 0.0
+            for j in range(d):
+                product += z[j] * way[j]
+            out[i, w] = product
+
+
 @kernel
 def pack_triangle(matrix, factors, out):
     """Write the upper triangle of diag(factors) M diag(factors), row by row, to `out`, shape (n (n + 1) / 2,).

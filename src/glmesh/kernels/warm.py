@@ -9,13 +9,23 @@ from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.face_path import minimise_each
 from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
-from glmesh.kernels.gram import add_gram, add_products, add_sums, pack_triangle, unpack_triangle
+from glmesh.kernels.gram import (
+    add_dense_gram,
+    add_gram,
+    add_products,
+    add_sums,
+    pack_triangle,
+    standardised_products,
+    unpack_triangle,
+)
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.kernels.mix import extrapolate, mix
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
+from glmesh.kernels.smooth import N_SUMS, Asked, RowSums, smooth_rows
 from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch, node_terms
+from glmesh.kernels.units import largest_bits, round_to_units
 
 
 @cache
@@ -82,3 +92,14 @@ def warm_up_totals() -> None:
         ),
     )
     best_share(np.zeros((2, 2)), one, one, 1)
+    standardised_products(unit, one, one, unit, zeros.copy(), zeros.copy())
+    add_dense_gram(unit, one, (one, x.copy()), x.copy())
+    smooth_rows(
+        Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
+        (np.ones((1, 5)), one),
+        (x, x, x),
+        (ends, x[:0], np.zeros(N_SUMS)),
+        RowSums(zeros.copy(), x[:0].copy(), np.zeros((1, N_SUMS))),
+    )
+    largest_bits(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+    round_to_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))

@@ -15,7 +15,7 @@ from glmesh.methods import InteriorPoint
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.interior_rows import N_VECTORS, TRIALS
 from glmesh.methods.totals.pieces import Kinks, Multipliers
-from glmesh.methods.totals.standardise import DensePass, SparsePass, Standardisation
+from glmesh.methods.totals.standardise import DensePass, NarrowPass, SparsePass, Standardisation
 from tests.cases import cases
 from tests.methods.totals.kinked import Kinked, draw, fit, make_round, optimum
 from tests.scenes import advance
@@ -183,7 +183,7 @@ def test_sums_over_sparse_rows_are_those_over_dense_ones(fit_intercept):
     columns = Standardisation(mean, np.ldexp(1.0, -np.frexp(X.std(axis=0))[1]), fit_intercept)
     ways, vectors = rng.normal(size=(3, columns.d)), np.abs(rng.normal(size=(2100, 4)))
     found = []
-    for own in (DensePass(columns, X, 4), SparsePass(columns, sp.csr_array(X), 4)):
+    for own in (DensePass(columns, X, 4), NarrowPass(columns, X, 4), SparsePass(columns, sp.csr_array(X), 4)):
         assert len(own.chunks) == 3
         predictions = []
         for rows in own.chunks:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.core.totals import Sums
-from glmesh.methods.totals.contribution import LEVERAGE_POWER, Query
+from glmesh.methods.totals.contribution import LEVERAGE_POWER
 from glmesh.methods.totals.flat import Flat, SumOfSquares
 from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep
+from glmesh.methods.totals.query import Query
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Matrix, Vector
 

@@ -7,22 +7,21 @@ divides rows and columns of a product among threads, never a sum).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.kernels.gram import pack_triangle
+from glmesh.kernels.gram import add_dense_gram, pack_triangle
+from glmesh.methods.totals.query import Query
+from glmesh.methods.totals.row_terms import EPSILON, node_sums, row_terms
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.methods.totals.standardise import sparse_gram
+from glmesh.methods.totals.standardise import NARROW, sparse_gram
+from glmesh.parallel import SERIAL
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
-# [step] shorter lengths that every total tries, halves because the best is then at most a factor of sqrt(2) away
-TRIALS = np.ldexp(1.0, -np.arange(1, 13))
-EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
+FEW_CURVED = 0.5  # [rows] share with a curvature up to which the others are left out, because copying costs time
 CHUNK = 4096  # [rows] that are weighted at a time, because some MB for some hundred columns stay in a cache
 # power of leverages that is summed, because a sum of 16th powers is at most (2.4 times the largest)^16 for 10^6 rows
 LEVERAGE_POWER = 16
@@ -40,38 +39,6 @@ TOWARDS = 0.1
 HESSIAN_ROW_COST = 1 / 12
 
 
-@dataclass(frozen=True)
-class Query:
-    """What the next total, a sum over all nodes, asks of every node: sums over its rows at point + step.
-
-    The coordinates are d scaled coefficients, the intercept last. All nodes have the same query.
-    """
-
-    point: Vector  # (d,) scaled coefficients
-    step: Vector  # (d,) towards the trial point; zeros: only the point itself is asked for
-    columns: Indices  # (n,) coordinates of the Hessian, ascending; empty: none is asked for
-    majorant: bool = False  # whether the Hessian is made of curvatures of a quadratic upper bound
-    stepped_majorant: bool = False  # whether the step was made with such curvatures
-    damping: float = 0.0  # part of the upper bound that was added to the curvature when the step was made
-    cap: float = np.inf  # a node's loss above it is sent as twice the cap
-    trials: bool = False  # whether shorter steps are tried
-    dual: bool = False  # whether a dual point is asked for
-    shrink: float = 1.0  # factor of the dual point
-    cross: bool = False  # whether the Hessian's row of the intercept is asked for, on all columns
-    separation: bool = False  # whether it is counted which nodes have rows on the wrong side
-    inverse: Matrix | None = None  # (d, d) inverse factor of the Hessian at `point`, for leverages; None: not asked for
-    flat: Matrix | None = None  # (r, d) directions in which the Hessian is flat; None: not asked about
-    softness: float = 1.0  # of the loss at `point`, by which the step is judged
-    next_softness: float = 1.0  # of the loss from the trial point on, whose derivatives are asked for
-    mass: bool = False  # whether the slopes of the losses far away are summed
-    majorant_flat: bool = False  # whether those are directions of the upper bound's Hessian
-
-    @property
-    def moves(self) -> bool:
-        """Return whether the trial point is another than `point`, that is whether the step is not zero."""
-        return bool(self.step.any())
-
-
 def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
     """Return what each hosted node adds to a total at the query's trial point: {name of a field: (n_hosted, size)}.
 
@@ -79,65 +46,36 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
     """
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)
-        there = z + q if query.moves else z
-        fields = _first_order(block, penalty, query, (z, q, there)) | _values(block, query, (z, q, there))
-        fields |= _second_order(block, penalty, query, there)
+        made = row_terms(block, query, (z, q), _errors(block, penalty, query))
+        fields = made.fields(query.cap)
+        fields["slopes"] = np.concatenate(_transposed(block, penalty, made.slopes), axis=1)
+        fields |= _second_order(block, penalty, query, (z + q if query.moves else z, made.bends))
+        if query.mass:
+            fields["mass"] = node_sums(block, block.dual.support_bound)[:, None]
         if query.separation:
-            fields["wrong"] = _wrong_sides(block, there, q)
+            fields["wrong"] = _wrong_sides(block, z + q, q)
     for name, rows in fields.items():
         if not np.isfinite(rows).all():  # far away; the trial point is refused, because a loss is at its cap
             fields[name] = np.where(np.isfinite(rows), rows, 0.0)
     return fields
 
 
-Predictions = tuple[Vector, Vector, Vector]  # (m,) at a query's point, their change by its step, and their sum
+def _second_order(
+    block: Rows, penalty: ScaledPenalty, query: Query, at: tuple[Vector, Vector | None]
+) -> dict[str, Matrix]:
+    """Return the fields of the Hessian at the trial point, and of what is asked about that at the query's point.
 
-
-def _first_order(block: Rows, penalty: ScaledPenalty, query: Query, at: Predictions) -> dict[str, Matrix]:
-    """Return the fields of losses and slopes at the trial point, and of the dual point if it is asked for."""
-    g, (z, q, there) = block.dual, at
-    slopes = [-block.softened(query.next_softness).conjugate_subgradient(-there)]
-    values = [g.conjugates(-there)]
-    errors = _errors(block, penalty, query)
-    rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
-    if query.dual:
-        theta = _dual_point(block, query, z, q)
-        slopes.append(theta)
-        values.append(g.slacks(-theta, -there))
-        rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (block.curvatures * errors) ** 2))]
-    return {
-        "values": _capped(block, values, query.cap),
-        "rounding": np.stack(rounding, axis=1),
-        "slopes": np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1),
-    }
-
-
-def _values(block: Rows, query: Query, at: Predictions) -> dict[str, Matrix]:
-    """Return the fields of other values of losses that are asked for: softer, after shorter steps, and far away."""
-    (z, q, there), fields = at, {}
-    here, then = block.softened(query.softness), block.softened(query.next_softness)
-    if max(query.softness, query.next_softness) > 1.0:
-        fields["softened"] = _capped(block, (one.conjugates(-there) for one in (here, then)), query.cap)
-    if query.mass:
-        fields["mass"] = _node_sums(block, block.dual.support_bound)[:, None]
-    if query.trials:
-        fields["trials"] = _capped(block, (here.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
-    return fields
-
-
-def _second_order(block: Rows, penalty: ScaledPenalty, query: Query, there: Vector) -> dict[str, Matrix]:
-    """Return the fields of the Hessian at the trial point, and of what is asked about that at the query's point."""
-    g, fields = block.dual, {}
-    if len(query.columns) or query.cross:
-        then = block.softened(query.next_softness)
-        bends = then.conjugate_majorant(-there) if query.majorant else then.conjugate_curvature(-there)
-        if len(query.columns):
-            fields["hessian"] = _triangles(block, penalty, bends, query.columns)
-        if query.cross:
-            fields["cross"] = _transposed(block, penalty, bends[None])[0]
+    `at` is (predictions at the trial point, curvatures there), each of shape (m,).
+    """
+    fields, (there, bends) = {}, at
+    if bends is not None and len(query.columns):
+        fields["hessian"] = _triangles(block, penalty, bends, query.columns)
+    if bends is not None and query.cross:
+        fields["cross"] = _transposed(block, penalty, bends[None])[0]
     if query.inverse is not None:
         fields["leverages"] = _leverages(block, penalty, query.inverse)
     if query.flat is not None:
+        g = block.dual
         weights = g.conjugate_majorant(-there) if query.majorant_flat else g.conjugate_curvature(-there)
         fields["bent"], fields["bend"] = _bent(block, penalty, query.flat, weights)
     return fields
@@ -174,54 +112,6 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     return np.asarray(EPSILON * (2.0 + np.sqrt(len(query.point))) * size * block.row_norms(penalty.scale))
 
 
-def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:
-    """Return how far each row's loss may be wrong because its prediction is, shape (m,).
-
-    A loss with slope t and an upper bound of curvature h changes by at most abs(t) e + h e^2/2 when its prediction
-    changes by e; `slopes` and `errors` have t and e of each row.
-    """
-    return np.asarray((np.abs(slopes) + 0.5 * block.curvatures * errors) * errors)
-
-
-def _noise(block: Rows, rows: Vector) -> Vector:
-    """Return how far an entry of X_k^T v may be wrong by rounding, for each hosted node k, shape (n_hosted,).
-
-    `rows` is v, one number for each of the m hosted rows. Scaled columns have norms of at most one, so the error is the
-    norm of v times that of a product.
-    """
-    return EPSILON * np.sqrt(_node_sums(block, rows**2))
-
-
-def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
-    """Return a dual point of the m hosted rows, shape (m,): the losses' slopes after the step, to first order.
-
-    z are the predictions at the query's point, q their change by its step. Slopes outside of the losses' domain are
-    moved into it, and all are multiplied by `query.shrink`. X^T of them is the gradient at the point plus the Hessian
-    times the step, but for what the domain cuts off.
-    """
-    g = block.softened(query.softness)
-    bend = g.conjugate_majorant(-z) if query.stepped_majorant else g.conjugate_curvature(-z)
-    if query.damping:
-        bend = bend + query.damping * g.conjugate_majorant(-z)
-    bounds = g.kernel_rows(len(z))
-    inside = np.clip(g.conjugate_subgradient(-z) - bend * q, bounds[:, 3], bounds[:, 4])
-    return np.asarray(-query.shrink * inside)
-
-
-def _node_sums(block: Rows, values: Vector) -> Vector:
-    """Return the sum of `values`, one for each of the m hosted rows, over the rows of each node, shape (n_hosted,)."""
-    return np.array([values[a:b].sum() for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
-
-
-def _capped(block: Rows, values: Iterable[Vector], cap: float) -> Matrix:
-    """Return the sums over each node's rows of several vectors of losses, shape (n_hosted, n_vectors).
-
-    Each vector has a loss for each of the m hosted rows. A sum above `cap`, or NaN, becomes twice the cap.
-    """
-    sums = np.stack([_node_sums(block, one) for one in values], axis=1)
-    return np.where(sums <= cap, sums, 2.0 * cap)
-
-
 def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
     """Return X_k^T v in scaled units for n vectors v and each hosted node k, shape (n, n_hosted, d).
 
@@ -247,11 +137,18 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
     `bends` are the curvatures of the losses of all m hosted rows, `columns` the coordinates, ascending.
     """
     n, factors = len(columns), 1.0 / penalty.scale[columns]
-    out = np.empty((block.size, n * (n + 1) // 2))
+    out = np.zeros((block.size, n * (n + 1) // 2))
+    ones = bool(columns[-1] == block.p)
+    by_rows = n <= NARROW and n - ones == block.p  # all columns
+    part = np.empty(out.shape[1])
 
     def fill(k: int) -> None:
-        own = bends[block.starts[k] : block.starts[k + 1]]
-        pack_triangle(gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
+        own, X = bends[block.starts[k] : block.starts[k + 1]], block.X[k]
+        if by_rows and isinstance(X, np.ndarray):
+            scratch = part if block.threads is SERIAL else np.empty_like(part)
+            add_dense_gram(X, own, (factors, scratch), out[k])
+        else:
+            pack_triangle(gram(X, block.transposed[k], own, columns), factors, out[k])
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -280,6 +177,9 @@ def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matr
             out[:-1, -1] = (Xt @ h)[own]
             out[-1, -1] = h.sum()
         return out
+    curved = np.flatnonzero(h)
+    if len(curved) <= FEW_CURVED * len(h):
+        X, h = X[curved], h[curved]
     root = np.sqrt(h)
     for a in range(0, len(h), CHUNK):
         part = X[a : a + CHUNK] if len(own) == p else X[a : a + CHUNK, own]
@@ -298,7 +198,7 @@ def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:
     moves some row visibly to the wrong side, and whether it moves some row visibly to the right side. `there` are the
     predictions of the m hosted rows, `along` their change by the step. Rows of weight 0 do not count.
     """
-    bounds = block.dual.kernel_rows(len(there))
+    bounds = block.kernel_rows
     side = np.sign(bounds[:, 4] + bounds[:, 3])
     wrong, against = (side != 0) & (side * there <= 0), side * along < -AGAINST
     spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]

@@ -39,6 +39,11 @@ SLOWEST_CUT = 0.1
 # [P/N] mu at the second accepted point, and where a fit begins at given coefficients, at most: smaller dares more;
 # source: benchmarks/reports/sensitivity.md
 LARGEST_MU = 0.1
+# [P/N] mu after a step of at least LONG, at most, because the objective of nearly separable classes falls by orders of
+# magnitude, and mu that does not follow it leads back up; of 0.1 to 1 about the best for ten classes of digits
+LASTING_MU = 0.5
+# [step] length from which on mu follows the objective, because shorter steps mean that mu is too small already
+LONG = 0.5
 # [tol P/N] least mu, because the gap at the centre is 2 N mu
 LEAST_MU = 0.2
 # [F] differences of the smoothed objective that are no decrease, because F is rounded
@@ -211,8 +216,9 @@ def newton_step(
         cut = float(np.clip(CUT * np.sqrt(FEW_ROWS * d / n_rows), SLOWEST_CUT, CUT))
         if trial.length > SHORT:
             mu *= float(np.clip(cut * np.sqrt(max(square, 0.0) / (mu * d)), LEAST_CUT, 1.0))
-    if state.accepted == 2:
-        mu = min(mu, LARGEST_MU * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
+    if state.accepted == 2 or (state.accepted > 2 and trial.length >= LONG):
+        share = LARGEST_MU if state.accepted == 2 else LASTING_MU
+        mu = min(mu, share * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
     mu = max(mu, least_mu)
     length = min(1.0, LONGER * float(np.sqrt(trial.length * trial.best))) if trial.length > 0 else 1.0
     return InteriorStep(affine + mu * pulled, restoring, affine, length, mu)

@@ -8,13 +8,12 @@ import numpy as np
 
 from glmesh.core.totals import Sums
 from glmesh.methods.totals import bounds
-from glmesh.methods.totals.contribution import TRIALS, Query
 from glmesh.methods.totals.flat import SumOfSquares
 from glmesh.methods.totals.model import NewtonModel, NewtonStep, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
+from glmesh.methods.totals.query import TRIALS, Query
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.methods.totals.traits import Traits
 from glmesh.methods.totals.working_set import takes_working_set, working_set
 from glmesh.types import Indices, Matrix, Vector
 
@@ -42,6 +41,9 @@ SHORT_STEP = 0.3
 # [upper bound's Hessian] that is added when steps are short, ten times as much each time: larger makes shorter steps;
 # source: benchmarks/reports/sensitivity.md
 DAMPING = 1e-3
+# [upper bound's Hessian] up to which a full step sets the damping to zero instead of dividing it by ten, because less
+# does not shorten steps; zero too soon makes each step too long where classes are nearly separable
+LEAST_LASTING = 1e-7
 # [upper bound's Hessian] that is added first where the Hessian alone has no minimum, small because it grows tenfold
 # until there is one
 LEAST_DAMPING = 1e-8
@@ -80,7 +82,7 @@ class NewtonRound:
         assert state.scale is not None
         self.state = state
         self.penalty = ScaledPenalty.of(block, state.scale)
-        self.traits = Traits.of(block.loss)
+        self.traits = block.traits
         # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
         self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
         self.separable = self.unpenalised and bool(self.traits.third)
@@ -208,8 +210,8 @@ class NewtonRound:
         total asked for, had `trials`: losses after shorter steps.
         """
         if query.trials:
-            moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
-            values = sums["trials"] + [self.penalty.value(point) for point in moved]
+            moved = self.penalty.moved(query.point, TRIALS[:, None] * query.step)
+            values = sums["trials"] + self.penalty.table.values(moved).sum(axis=1)
             at = int(np.argmin(values))
             if value - values[at] > value - trial.judged:
                 return float(TRIALS[at]), float(values[at])
@@ -218,7 +220,7 @@ class NewtonRound:
     def _relax(self) -> None:
         """Trust the Hessian more after a full step: damp it ten times less, and count down the careful rounds."""
         state = self.state
-        state.damping = state.damping / 10.0 if state.damping > DAMPING else 0.0
+        state.damping = state.damping / 10.0 if state.damping > LEAST_LASTING else 0.0
         state.careful = max(state.careful - 1, 0)
 
     def _damp(self, least: float = DAMPING) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
-from glmesh.methods.totals.contribution import Query
 from glmesh.methods.totals.flat import Flat
 from glmesh.methods.totals.model import NewtonModel, NewtonStep
+from glmesh.methods.totals.query import Query
 from glmesh.types import Matrix, Vector
 
 

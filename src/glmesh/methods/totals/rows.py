@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
 from glmesh.functions.separable import Columnwise
+from glmesh.methods.totals.traits import Traits
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
 
@@ -33,6 +34,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
+    scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 
     @property
@@ -58,6 +60,11 @@ class Rows:
         """
         return self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
 
+    @cached_property
+    def traits(self) -> Traits:
+        """What Newton's method must know of the loss."""
+        return Traits.of(self.loss)
+
     def softened(self, factor: float) -> Columnwise:
         """Return duals g_i of losses whose curved pieces are `factor` times as long, with equal slopes far away.
 
@@ -74,7 +81,7 @@ class Rows:
     @cached_property
     def curvatures(self) -> Vector:
         """Largest second derivative of each hosted row's loss, weight included, shape (m,)."""
-        _, l2, linear, lo, hi = self.dual.kernel_rows(int(self.starts[-1])).T
+        _, l2, linear, lo, hi = self.kernel_rows.T
         with np.errstate(invalid="ignore"):  # of infinity minus infinity
             middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)
         return self.dual.conjugate_majorant(linear + 0.5 * l2 * middle)

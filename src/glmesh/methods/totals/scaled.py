@@ -51,11 +51,16 @@ class ScaledPenalty:
 
     @staticmethod
     def of(block: Rows, scale: Vector) -> ScaledPenalty:
-        """Return the penalty of a block's rows for columns that are divided by `scale`, shape (d,)."""
+        """Return the penalty of a block's rows for columns that are divided by `scale`, (d,); the block keeps it."""
+        kept = block.scaled
+        if kept is not None and kept[0] is scale and kept[1] is block.penalty and isinstance(kept[2], ScaledPenalty):
+            return kept[2]
         intercept = [0.0, 0.0, 0.0, -np.inf, np.inf] if block.fit_intercept else [0.0] * 5
         rows = np.vstack([block.penalty.kernel_rows(block.p), intercept])
         factors = np.stack([1.0 / scale, 1.0 / scale**2, 1.0 / scale, scale, scale], axis=1)
-        return ScaledPenalty(scale, Table(*(rows * factors).T))
+        made = ScaledPenalty(scale, Table(*(rows * factors).T))
+        block.scaled = scale, block.penalty, made
+        return made
 
     @cached_property
     def free(self) -> Flags:
