@@ -23,8 +23,9 @@ from glmesh.functions.losses import (
     SquaredLoss,
 )
 from glmesh.functions.penalties import L1, L2, Box, ElasticNet, NonNegative
+from glmesh.functions.row_losses import Huber, Logistic, Squared, SquaredHinge
 from glmesh.functions.separable import Separable, Table
-from glmesh.functions.smooth import Huber, Logistic, Smooth, Squared, SquaredHinge
+from glmesh.functions.smooth import Smooth
 
 __all__ = [
     "L1",

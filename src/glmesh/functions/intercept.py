@@ -4,8 +4,9 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.conjugate import ConjugateOf
+from glmesh.functions.row_losses import RowLoss
 from glmesh.functions.separable import Table
-from glmesh.functions.smooth import RowLoss, Smooth, inner
+from glmesh.functions.smooth import Smooth, inner
 from glmesh.types import Matrix, Vector
 
 

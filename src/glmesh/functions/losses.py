@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
-from glmesh.functions import smooth
+from glmesh.functions import row_losses
 from glmesh.functions.entropy import LogisticDual
 from glmesh.functions.separable import Columnwise, Table, check_rows
 from glmesh.types import Vector
@@ -62,7 +62,7 @@ class Loss(ABC):
             A function of the m dual variables.
         """
 
-    def smooth(self, y: Vector, c: Vector) -> smooth.RowLoss | None:
+    def smooth(self, y: Vector, c: Vector) -> row_losses.RowLoss | None:
         """Return f(v) = sum_i c_i loss(y_i, v_i), or None if that is not smooth.
 
         Parameters
@@ -134,12 +134,12 @@ class SquaredLoss(Loss):
     name = "squared"
     scales_rows = True
 
-    def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
+    def smooth(self, y: Vector, c: Vector) -> row_losses.Squared:
         """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v.
 
         The targets y and the weights c >= 0 have shape (m,).
         """
-        return smooth.Squared(y, c)
+        return row_losses.Squared(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a.
@@ -156,12 +156,12 @@ class LogisticLoss(Loss):
     name = "logistic"
     classifies = True
 
-    def smooth(self, y: Vector, c: Vector) -> smooth.Logistic:
+    def smooth(self, y: Vector, c: Vector) -> row_losses.Logistic:
         """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v.
 
         The targets y and the weights c >= 0 have shape (m,).
         """
-        return smooth.Logistic(y, c)
+        return row_losses.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
         """Return g(a) = sum_i c_i [p_i ln p_i + (1 - p_i) ln(1 - p_i)], p_i = y_i a_i / c_i, of m dual variables a.
@@ -188,14 +188,14 @@ class HuberLoss(Loss):
         if not 0 < self.delta < np.inf:
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
-    def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
+    def smooth(self, y: Vector, c: Vector) -> row_losses.Huber:
         """Return f(v) = sum_i c_i h(v_i - y_i) of m predictions v.
 
         h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
 
         The targets y and the weights c >= 0 have shape (m,).
         """
-        return smooth.Huber(y, c, delta=self.delta)
+        return row_losses.Huber(y, c, delta=self.delta)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a.
@@ -227,12 +227,12 @@ class SquaredHingeLoss(Loss):
     name = "squared_hinge"
     classifies = True
 
-    def smooth(self, y: Vector, c: Vector) -> smooth.SquaredHinge:
+    def smooth(self, y: Vector, c: Vector) -> row_losses.SquaredHinge:
         """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v.
 
         The targets y and the weights c >= 0 have shape (m,).
         """
-        return smooth.SquaredHinge(y, c)
+        return row_losses.SquaredHinge(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from glmesh.contract import Column, Contract, DataTable, fit_features
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
-from glmesh.functions.smooth import RowLoss
+from glmesh.functions.row_losses import RowLoss
 from glmesh.linalg import Columns
 from glmesh.problem.named import Names, is_missing, named_matrix
 from glmesh.problem.spec import ProblemSpec
