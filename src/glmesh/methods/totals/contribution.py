@@ -63,9 +63,10 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
 def _second_order(
     block: Rows, penalty: ScaledPenalty, query: Query, at: tuple[Vector, Vector | None]
 ) -> dict[str, Matrix]:
-    """Return the fields of the Hessian at the trial point, and of what is asked about that at the query's point.
+    """Return the fields of the Hessian, each (n_hosted, size), as far as the query asks for them.
 
-    `at` is (predictions at the trial point, curvatures there), each of shape (m,).
+    `at` is (predictions at the trial point, curvatures there) of all hosted rows, each of shape (m,). Leverages and
+    flat directions are those of the Hessian at the query's point.
     """
     fields, (there, bends) = {}, at
     if bends is not None and len(query.columns):
@@ -143,6 +144,7 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
     part = np.empty(out.shape[1])
 
     def fill(k: int) -> None:
+        """Compute the triangle of the k-th hosted node into `out`."""
         own, X = bends[block.starts[k] : block.starts[k + 1]], block.X[k]
         if by_rows and isinstance(X, np.ndarray):
             scratch = part if block.threads is SERIAL else np.empty_like(part)

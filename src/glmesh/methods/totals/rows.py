@@ -80,7 +80,7 @@ class Rows:
 
     @cached_property
     def curvatures(self) -> Vector:
-        """Largest second derivative of each hosted row's loss, weight included, shape (m,)."""
+        """Return the largest second derivative of each hosted row's loss, sample weight included, shape (m,)."""
         _, l2, linear, lo, hi = self.kernel_rows.T
         with np.errstate(invalid="ignore"):  # of infinity minus infinity
             middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)

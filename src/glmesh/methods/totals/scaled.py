@@ -51,7 +51,7 @@ class ScaledPenalty:
 
     @staticmethod
     def of(block: Rows, scale: Vector) -> ScaledPenalty:
-        """Return the penalty of a block's rows for columns that are divided by `scale`, (d,); the block keeps it."""
+        """Return the penalty of a block for columns that are divided by `scale`, shape (d,); the block keeps it."""
         kept = block.scaled
         if kept is not None and kept[0] is scale and kept[1] is block.penalty and isinstance(kept[2], ScaledPenalty):
             return kept[2]
