@@ -81,7 +81,15 @@ def kill_when(made: Sites, k: int, there: Callable[[], bool]) -> None:
 def finish(made: Sites, victim: int) -> list[int | None]:
     """Exit codes at the end; others that have ended before the killed one are started again, since it asks them."""
     others = [k for k in range(len(made.names)) if k != victim]
-    made.until(lambda: made.ended(victim) or all(made.ended(k) for k in others))
+    made.until(
+        lambda: (
+            made.ended(victim)
+            or (
+                all(made.ended(k) for k in others)
+                and bool(made.events(victim, "waiting") or made.history(victim)[-1].get("waiting"))
+            )
+        )
+    )
     if not made.ended(victim):
         made.start(*others)
     return made.wait()
