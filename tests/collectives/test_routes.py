@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glmesh import Network, mixing, topology
+from glmesh.collectives import routes as routes_module
 from glmesh.collectives.messages import Contribution, PartialTotal
 from glmesh.collectives.routed import FloodedTotal, RoutedTotal, TreeTotal
 from glmesh.collectives.routes import Routes
@@ -120,6 +121,21 @@ def test_flooding_sends_every_contribution_to_every_other_node_once_by_a_shortes
                 assert routes.sources[author, way[-1]] in graph[way[-1]]
                 way.append(int(routes.sources[author, way[-1]]))
             assert len(way) == hops + 1
+
+
+@prop(40)
+@given(st.sampled_from(TOPOLOGIES), st.integers(2, 20), st.sampled_from([1, 64, routes_module.MOST_ENTRIES]))
+def test_neighbours_take_turns_as_in_a_naive_count(name: str, n_nodes: int, most: int) -> None:
+    """At [i, j] is number (i + j) mod n of the n neighbours of j that are nearer to i, however many parts there are."""
+    graph = topology.build(name, n_nodes, 0)
+    away = dict(nx.all_pairs_shortest_path_length(graph))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes_module, "MOST_ENTRIES", most)
+        sources = Routes(mixing.metropolis(graph)).sources
+    for author in range(n_nodes):
+        for node in range(n_nodes):
+            nearer = sorted(one for one in graph[node] if away[author][one] < away[author][node])
+            assert sources[author, node] == (nearer[(author + node) % len(nearer)] if nearer else -1)
 
 
 def test_no_node_of_the_torus_sends_much_more_than_others():

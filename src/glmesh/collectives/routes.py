@@ -6,6 +6,7 @@ nodes would send each other; `glmesh.collectives.routed` sends those very messag
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csgraph
@@ -16,6 +17,8 @@ from glmesh.types import Indices, Vector
 
 HEAD, NODE_ID = 8, 4  # [bytes] of a message: number of the total; id of a contribution, before its numbers
 NUMBER, SHORT = 8, 2  # [bytes] of a number of a contribution: of a sum; of a maximum, an exponent of 16 bits
+MOST_ENTRIES = 2**18  # of a table of neighbours that would do, because 2 MB stay in a core's cache; nodes go in parts
+SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")  # of the links of a node
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +94,10 @@ class Routes:
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
         """(senders, receivers) of all directed links: ids of nodes, each of shape (n_links,), ascending by sender."""
-        matrix = self._matrix.tocoo()
-        apart = matrix.row != matrix.col
-        return matrix.row[apart].astype(np.int64), matrix.col[apart].astype(np.int64)
+        receivers = self._matrix.indices.astype(np.int64)
+        senders = np.repeat(np.arange(self.n_nodes), np.diff(self._matrix.indptr))
+        apart = senders != receivers
+        return senders[apart], receivers[apart]
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
@@ -160,16 +164,19 @@ class Routes:
         Row i is a breadth-first tree from node i. Of several neighbours that would do, nodes take turns, so that no
         neighbour sends much more than others.
         """
-        distance = self._distance
-        sources = np.full(distance.shape, -1)
-        for node, near in enumerate(map(np.array, self.neighbours)):
-            if not len(near):  # a lone node
-                continue
-            nearer = distance[:, near] == distance[:, node, None] - 1  # (K, neighbours)
-            count = np.maximum(nearer.sum(axis=1), 1)
-            turn = (np.arange(self.n_nodes) + node) % count
-            chosen = near[np.argmax(nearer.cumsum(axis=1) > turn[:, None], axis=1)]
-            sources[:, node] = np.where(np.arange(self.n_nodes) == node, -1, chosen)
+        distance, (nodes, near), n = self._distance, self.links, self.n_nodes
+        sources = np.full((n, n), -1)
+        n_parts = min(n, 1 + n * len(nodes) // MOST_ENTRIES)
+        for part in np.array_split(np.arange(n), n_parts):
+            first, end = np.searchsorted(nodes, (part[0], part[-1] + 1))
+            of, via = nodes[first:end], near[first:end]
+            nearer = distance[:, via] == distance[:, of] - 1  # (K, links of the part)
+            seen = np.zeros((n, 1 + len(of)), dtype=np.int64)  # links that would do, before each link
+            np.cumsum(nearer, axis=1, out=seen[:, 1:])
+            before, after = (seen[:, np.searchsorted(of, part, side)] for side in SIDES)  # (K, nodes of the part)
+            turn = before + (np.arange(n)[:, None] + part) % np.maximum(after - before, 1)
+            authors, links = np.nonzero(nearer & (seen[:, :-1] == turn[:, of - part[0]]))
+            sources[authors, of[links]] = via[links]
         return sources
 
     @cached_property
@@ -184,9 +191,12 @@ class Routes:
         if self._complete:
             return [Leg(senders, receivers, np.ones(len(senders), np.int64))] if len(senders) else []
         distance, sources = self._distance, self.sources
-        diameter = int(distance.max())
-        rows = np.empty((diameter, len(senders)), dtype=np.int64)
-        for link, (a, b) in enumerate(zip(senders.tolist(), receivers.tolist(), strict=True)):
-            rows[:, link] = np.bincount(distance[sources[:, b] == a, a], minlength=diameter)[:diameter]
+        number = np.full(distance.shape, -1)  # of the link from node i to node j, at [i, j]
+        number[senders, receivers] = np.arange(len(senders))
+        authors, nodes = np.nonzero(sources >= 0)
+        stages = distance[authors, nodes] - 1
+        shape = (int(distance.max()), len(senders))
+        passed = stages * len(senders) + number[sources[authors, nodes], nodes]  # places in a table of stages and links
+        rows = np.bincount(passed, minlength=shape[0] * shape[1]).reshape(shape)
         sent = [np.flatnonzero(counts) for counts in rows]
         return [Leg(senders[some], receivers[some], counts[some]) for some, counts in zip(sent, rows, strict=True)]
