@@ -220,7 +220,10 @@ def diameter_of(mixing: Mixing, plan: Plan) -> int:
     links = topology_module.links_of(mixing.matrix)
     largest = topology_module.diameter(mixing.matrix)  # before the first round everybody is there
     for round in plan.stages():
-        left = mixing_module.among(mixing, plan.members(round, mixing.n_nodes), plan.gone(round, links))
+        members, gone = plan.members(round, mixing.n_nodes), plan.gone(round, links)
+        if members.all() and not gone:  # that is the network itself
+            continue
+        left = mixing_module.among(mixing, members, gone)
         if left.consensus_gap > 0:
             largest = max(largest, topology_module.diameter(left.matrix))
     return largest
