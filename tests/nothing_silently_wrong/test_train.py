@@ -54,8 +54,6 @@ REFUSED = {
     "text labels for a regression": (
         HEADER, [line[:-1] + "ny"[int(line[-1])] for line in LINES], ["--model", "ridge"], ["ill", "text"],
     ),
-    "l1 split by samples": (HEADER, LINES, ["--penalty", "l1", *BY_SAMPLES], BOTH),
-    "alpha 0 split by samples": (HEADER, LINES, ["--alpha", "0", *BY_SAMPLES], BOTH),
     "an svm split by features": (HEADER, LINES, ["--model", "svm", *BY_FEATURES], BOTH),
     "an intercept that is to be proven": (
         HEADER, LINES, ["--intercept", *BY_SAMPLES, "--stop", "certificate"], ["--intercept", "--split features"],
@@ -104,8 +102,9 @@ def test_a_header_of_years_is_read_as_it_was_said():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "logistic"], "split auto: by samples, whose messages have 3 numbers (the other way 60)"),
-        (["--model", "lasso"], "split auto: by features, the only one for squared loss, l1 penalty and this alpha"),
+        (["--model", "logistic"], "split auto: by samples, whose messages are expected to take"),
+        (["--model", "lasso"], "split auto: by samples, whose messages are expected to take"),
+        (["--model", "svm"], "split auto: by samples, the only one for"),
         (
             ["--model", "logistic", "--intercept", "--stop", "certificate", "--tol", 0.1],
             "split auto: by features, as an intercept with --stop certificate needs it",
@@ -115,6 +114,17 @@ def test_a_header_of_years_is_read_as_it_was_said():
 def test_a_split_that_was_left_open_is_said_with_its_reason(capsys, options, words):
     assert run("train", write(), *options, *FAST) == 0
     assert words in capsys.readouterr().out
+
+
+def test_an_l1_penalty_and_none_are_fitted_by_samples_too(tmp_path):
+    found = []
+    for options in (["--penalty", "l1", *BY_SAMPLES], ["--penalty", "l1", *BY_FEATURES], ["--alpha", "0", *BY_SAMPLES]):
+        model = tmp_path / f"{len(found)}.npz"
+        given = ["--model", "ridge", *options, "--tol", "1e-9", "--max-rounds", "5000", "--out", model, "--quiet"]
+        assert run("train", write(), *given, "--nodes", 4, "--topology", "complete") == 0
+        found.append(model_files.load(model).coef)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
+    np.testing.assert_allclose(found[2], np.linalg.lstsq(X, ILL, rcond=None)[0], rtol=1e-6)
 
 
 def test_a_split_that_was_asked_for_is_taken(capsys):
