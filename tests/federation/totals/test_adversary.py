@@ -124,7 +124,7 @@ def test_without_taking_over_votes_two_models_are_final() -> None:
 
 
 class NeedsNoMajority(Agreement):
-    def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
+    def is_majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
         return True
 
 

@@ -160,8 +160,8 @@ def test_who_has_lost_a_vote_remembers_only_after_it_has_voted_again() -> None:
 
 
 class RemembersAtOnce(Agreement):
-    def _enter(self, view: View) -> None:
-        super()._enter(view)
+    def enter(self, view: View) -> None:
+        super().enter(view)
         self.remembers = True
 
 
@@ -202,9 +202,9 @@ def test_who_has_been_told_of_totals_at_zero_begins_elsewhere() -> None:
 
 
 class RecordsLater(Agreement):
-    def _enter(self, view: View) -> None:
+    def enter(self, view: View) -> None:
         record = self.memory.record
-        super()._enter(view)
+        super().enter(view)
         self.memory.record = record
 
 
@@ -292,13 +292,13 @@ def test_a_yes_to_a_late_member_makes_it_count_also_if_one_hears_no_more_of_it()
 
 
 class CountsLater(Agreement):
-    def _say_yes(self, view: View, now: float) -> None:
+    def say_yes(self, view: View, now: float) -> None:
         voters = self.memory.voters
-        super()._say_yes(view, now)
+        super().say_yes(view, now)
         self.memory.voters = voters
 
-    def _enter(self, view: View) -> None:
-        super()._enter(view)
+    def enter(self, view: View) -> None:
+        super().enter(view)
         self.memory.voters = view.voters
 
 
@@ -334,8 +334,8 @@ def test_who_has_not_heard_of_a_late_member_goes_by_the_others_majority() -> Non
 
 
 class GoesByItsOwn(Agreement):
-    def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
-        return super()._majority(view, statuses) and has_majority(view.ids, self.memory.voters, statuses)
+    def is_majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
+        return super().is_majority(view, statuses) and has_majority(view.ids, self.memory.voters, statuses)
 
 
 class Own(Told):

@@ -187,18 +187,18 @@ class Agreement:
         offered = [self.views[one.yes] for one in statuses.values() if one.yes in self.views]
         for view in sorted(offered, key=lambda one: -one.number):
             if view.number > self.memory.promised and self.accepts(view, now):
-                self._say_yes(view, now)
+                self.say_yes(view, now)
                 statuses = self.everybody
                 break
         if self.proposal is not None and self.view is not self.proposal and self.proposal.is_made(statuses):
-            self._enter(self.proposal)
+            self.enter(self.proposal)
         wanted = self._wanted(statuses, now)
         if wanted is not None and self._must_propose(wanted, statuses, now):
             view = self.proposed_view(wanted, statuses)
             if self.accepts(view, now):
                 again = self.proposal is not None and self.proposal.members == view.members
                 self._repeated = min(self._repeated + 1, MOST_DOUBLINGS) if again else 0
-                self._say_yes(view, now)
+                self.say_yes(view, now)
 
     def _prune(self, statuses: dict[int, MemberStatus]) -> None:
         """Delete the stored views that no status says yes to or voted in; `statuses` is {id: newest MemberStatus}.
@@ -208,7 +208,7 @@ class Agreement:
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 
-    def _say_yes(self, view: View, now: float) -> None:
+    def say_yes(self, view: View, now: float) -> None:
         """Say yes to a view: promise to enter none with a smaller number, leave the present one, and count its voters.
 
         `now` is the time [s] from which on the yes of the others is waited for. A view is a list of the members that
@@ -219,7 +219,7 @@ class Agreement:
         self.views[view.digest] = view
         self._proposed = now
 
-    def _enter(self, view: View) -> None:
+    def enter(self, view: View) -> None:
         """Make a view the present one, after all its members have said yes to it.
 
         If it goes on with another fit than the one whose totals this member holds, that fit is taken up without its
@@ -262,13 +262,13 @@ class Agreement:
         )
         return (
             fits
-            and self._majority(view, statuses)
+            and self.is_majority(view, statuses)
             and self._patience(view, statuses, now)
             and self._vote_kept(view)
             and (view.vote is not None or self._start_allowed(view))
         )
 
-    def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
+    def is_majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
         """Return whether a view counts all its members and all voters that this member knows of, and most are in it.
 
         A yes makes a view's voters known, so of any two views the later one counts all voters of the earlier: more than

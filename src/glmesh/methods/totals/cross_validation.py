@@ -168,6 +168,48 @@ class CrossValidationState(TotalState):
     curve: Shared[Curve | None] = None  # None: nothing is chosen yet
     final: Shared[FoldProblem | None] = None  # the fit on all rows with the weight that was chosen; None: not begun
 
+    def scale_columns(self, exponents: Indices) -> None:
+        """Keep the exponents of the columns' norms, shape (d,), for the problems that are begun from now on."""
+        self.exponents = exponents
+
+    def visit(self, visited: Vector) -> None:
+        """Count the nonzeros of the data that each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
+    def try_weights(self, weights: Vector) -> None:
+        """Take the weights of the penalty that are to be tried, descending, shape (n,)."""
+        self.weights = weights
+
+    def share_rows(self, shares: Vector) -> None:
+        """Take the part of the rows' weight that each of the F folds learns from, shape (F,)."""
+        self.shares = shares
+
+    def go_on(self, trials: list[FoldProblem], begun: int, p: int) -> None:
+        """Put the problems `trials` under way, with which `begun` weights are begun; a model has p + 1 coefficients."""
+        if self.models is None:
+            self.models = np.full((len(self.shares), len(self.weights), p + 1), np.nan)
+        self.trials, self.begun = trials, begun
+
+    def keep_models(self, solved: list[FoldProblem]) -> None:
+        """Keep the coefficients of the problems of folds that are solved."""
+        for one in solved:
+            self.models[one.fold, one.number] = np.append(one.state.w, one.state.intercept)
+
+    def choose(self, curve: Curve) -> None:
+        """Take the held-out losses, and with them the weight that is chosen."""
+        self.curve = curve
+
+    def finish(self, final: FoldProblem) -> None:
+        """Begin the fit on all rows with the weight that was chosen."""
+        self.final = final
+
+    def follow_final(self) -> None:
+        """Take over the coefficients and the proven gap of the fit on all rows, if it is under way."""
+        if self.final is not None:
+            found = self.final.state
+            self.w, self.intercept, self.objective = found.w, found.intercept, found.objective
+            self.gap, self.failure = found.gap, found.failure
+
 
 @dataclass(frozen=True)
 class CrossValidation(TotalMethod[CrossValidationState]):
@@ -233,7 +275,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
 
     def rescale(self, state: CrossValidationState, exponents: Indices) -> None:
         """Keep the exponents of the columns' norms, shape (d,), for the problems that are begun from now on."""
-        state.exponents = exponents
+        state.scale_columns(exponents)
 
     def trials(self, block: Rows, state: CrossValidationState) -> list[tuple[Rows, Point]]:
         """Return a list of (rows, point), one for each problem that the coming total is about.
@@ -275,18 +317,14 @@ class CrossValidation(TotalMethod[CrossValidationState]):
             return
         self._prepare(block, state)
         active = self._active(state)
-        state.visited = np.sum([block.nonzeros] * max(len(active), 1), axis=0)
+        state.visit(np.sum([block.nonzeros] * max(len(active), 1), axis=0))
         if not active:
             yield from self._compare(block, state)
             return
         yield from together([one.noted(self.method) for one in active])
-        for one in active if state.final is None else ():
-            if one.is_solved(self.tol):
-                state.models[one.fold, one.number] = np.append(one.state.w, one.state.intercept)
-        if state.final is not None:
-            found = state.final.state
-            state.w, state.intercept, state.objective = found.w, found.intercept, found.objective
-            state.gap, state.failure = found.gap, found.failure
+        if state.final is None:
+            state.keep_models([one for one in active if one.is_solved(self.tol)])
+        state.follow_final()
 
     # which problems are solved when
 
@@ -300,17 +338,15 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         """Begin the problems of the next weights if those before are done, or the last fit if a weight is chosen."""
         if state.final is None and state.curve is not None:
             own = _weighted(block, block.penalty, state.curve.alpha)
-            state.final = FoldProblem(0, state.curve.chosen, own, self._begun(own, state))
+            state.finish(FoldProblem(0, state.curve.chosen, own, self._begun(own, state)))
         elif state.curve is None and not self._active(state) and state.begun < len(state.weights):
             self._begin_weights(block, state)
 
     def _begin_weights(self, block: Rows, state: CrossValidationState) -> None:
         """Begin the problems of the next weights in all folds, at the common start or where the last weight ended."""
-        if state.models is None:
-            state.models = np.full((self.n_folds, len(state.weights), block.p + 1), np.nan)
         before = {one.fold: one for one in state.trials}  # the last weight of each fold
         n = self._group_size(block, first=not before)
-        chosen, state.trials = range(state.begun, min(state.begun + n, len(state.weights))), []
+        chosen, trials = range(state.begun, min(state.begun + n, len(state.weights))), []
         for fold in range(self.n_folds):
             rows = before[fold].block if fold in before else self._training(block, fold)
             for number in chosen:
@@ -319,8 +355,8 @@ class CrossValidation(TotalMethod[CrossValidationState]):
                 inner = self._begun(own, state) if fold not in before else copy.copy(before[fold].state)
                 if fold in before:
                     self.method.retarget(own, inner)
-                state.trials.append(FoldProblem(fold, number, own, inner))
-        state.begun = chosen.stop
+                trials.append(FoldProblem(fold, number, own, inner))
+        state.go_on(trials, chosen.stop, block.p)
 
     def _group_size(self, block: Rows, *, first: bool) -> int:
         """Return how many weights of the penalty are tried at once, at least 1; `first`: none was tried yet.
@@ -368,9 +404,9 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         if state.weights is None:
             fields |= {name: _sums_by_node(block, one) for name, one in (("slopes", theta), ("bends", bend))}
         sums = yield Total(fields, at=np.append(w, intercept))
-        state.shares = 1.0 - sums["held out"] / sums["held out"].sum()
+        state.share_rows(1.0 - sums["held out"] / sums["held out"].sum())
         if state.weights is None:
-            state.weights = self._weights(block, sums)
+            state.try_weights(self._weights(block, sums))
 
     def _weights(self, block: Rows, sums: Sums) -> Vector:
         """Return the weights of the penalty to try, descending, from the sums of the losses' slopes and curvatures."""
@@ -399,7 +435,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.stack([sums[f"losses {k}"] / sums["weights"] for k in range(len(state.weights))], axis=1)
         means[~np.isfinite(state.models).all(axis=2)] = np.nan
-        state.curve = Curve.of(state.weights, means, self.rule)
+        state.choose(Curve.of(state.weights, means, self.rule))
 
     def _held_out(self, block: Rows, models: Matrix) -> Matrix:
         """Return predictions for each hosted row by the models of the fold that holds it out, shape (m, n).

@@ -99,6 +99,10 @@ class LimitedMemoryState:
     asked: Shared[float] = np.inf  # gap but for the intercept where a dual point was asked for last
     idle: Shared[int] = 0  # rounds in a row without progress
 
+    def move(self, at: Slopes, step: QuasiNewtonStep) -> None:
+        """Go to the point `at`, from which the coming total is to try `step`."""
+        self.at, self.step = at, step
+
 
 @dataclass(frozen=True)
 class LimitedMemory(TotalMethod[LimitedMemoryState]):
@@ -147,8 +151,7 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
         there, change = np.split(at, 2)
         own = state.at.point + state.step.change
         apart, size = _squares(there + change - own), _squares(own)
-        state.at = replace(state.at, point=there.copy())
-        state.step = replace(state.step, change=change.copy())
+        state.move(replace(state.at, point=there.copy()), replace(state.step, change=change.copy()))
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
     def trial(self, block: Rows, state: LimitedMemoryState) -> Point | None:
