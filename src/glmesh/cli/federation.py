@@ -18,7 +18,7 @@ from glmesh.network import topology
 
 if TYPE_CHECKING:
     from glmesh.contract import Contract
-    from glmesh.federation.config import ProblemPart
+    from glmesh.federation.config import Federation, ProblemPart
 
 HELP = "write and check the file that all nodes of a federation share"
 _PORT = 7001  # [port] of the first member on loopback; further members count upwards
@@ -164,11 +164,38 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart, check_folds
+    from glmesh.federation.config import LINKS, Federation, NetworkPart
 
     path = Path(options.file)
     if path.exists():
         raise InvalidInput(f"{path} is there already; remove it first, or use another name")
+    problem = _problem_part(options)
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
+    network = NetworkPart(
+        topology=options.topology,
+        wire=options.wire,
+        gone_after=options.gone_after,
+        gone=options.gone or "",
+        wait_at_most=options.wait_at_most,
+        reveal=options.reveal,
+        refused=options.refused,
+        meet_within=options.meet_within,
+        salt=secrets.token_hex(16),
+    )
+    federation = Federation(path.stem, problem, network, (), _like(options, problem))
+    federation.write(path)
+    _tell_new(path, federation)
+    return REACHED
+
+
+def _problem_part(options: Namespace) -> "ProblemPart":
+    """Return the table [problem] of a new federation file.
+
+    Raise InvalidInput or UnsuitablePair if the options do not go together.
+    """
+    from glmesh.federation.config import ProblemPart, check_folds
+
     loss, usual = MODELS[options.model]
     common = {
         "loss": loss,
@@ -201,29 +228,20 @@ def _init(options: Namespace) -> int:
             "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
             "split by samples write --gone reset"
         )
-    if options.topology != LINKS:
-        topology.check_name(options.topology)
-    network = NetworkPart(
-        topology=options.topology,
-        wire=options.wire,
-        gone_after=options.gone_after,
-        gone=options.gone or "",
-        wait_at_most=options.wait_at_most,
-        reveal=options.reveal,
-        refused=options.refused,
-        meet_within=options.meet_within,
-        salt=secrets.token_hex(16),
-    )
-    federation = Federation(path.stem, problem, network, (), _like(options, problem))
-    federation.write(path)
-    held = "rows" if options.split == "samples" else "columns of the same rows"
-    print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
-    print(f"{path}: {'a free' if fits else 'no'} intercept, by {'masked totals' if problem.by_totals else 'gossip'}")
+    return problem
+
+
+def _tell_new(path: Path, federation: "Federation") -> None:
+    """Print what the new federation file at `path` says, what sites learn of each other, and what comes next."""
+    problem = federation.problem
+    held = "rows" if problem.split == "samples" else "columns of the same rows"
+    print(f"{path}: {problem.loss} loss, {problem.penalty} penalty, split by {problem.split} (a site holds {held})")
+    by = "masked totals" if problem.by_totals else "gossip"
+    print(f"{path}: {'a free' if problem.fit_intercept else 'no'} intercept, by {by}")
     if problem.cv:
         print(f"{path}: alpha is chosen by {_folds_text(problem)}")
     print(federation.disclosure)
     print("now add members")
-    return REACHED
 
 
 def _check_gone(gone: str | None, *, by_totals: bool) -> None:

@@ -1,7 +1,7 @@
 """Models that `--model` knows by name, and the splits that a loss and a penalty allow."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -90,15 +90,7 @@ def choose(options: Namespace) -> ModelChoice:
     if totals and not needs:
         refused |= {"samples": None}
     splits = tuple(split for split, reason in refused.items() if reason is None)
-    if not splits:
-        raise UnsuitablePair(
-            f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
-            "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
-        )
-    wanted = splits if options.split == "auto" else (options.split,)
-    reason = None if options.split == "auto" else refused[options.split]
-    if reason is not None:
-        raise UnsuitablePair(f"--split {options.split}: {_as_options(str(reason))}")
+    wanted = _wanted_splits(options.split, loss, refused)
     if needs and "features" not in wanted:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
@@ -110,6 +102,25 @@ def choose(options: Namespace) -> ModelChoice:
             loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
         )
     return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+
+
+def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
+    """Return the splits that `--split asked` leaves: those that are not refused for "auto", else the one it names.
+
+    `refused` says for each split why it is not possible, None if it is. Raise UnsuitablePair if no split is left.
+    """
+    splits = tuple(split for split, reason in refused.items() if reason is None)
+    if not splits:
+        raise UnsuitablePair(
+            f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
+            "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
+        )
+    if asked == "auto":
+        return splits
+    named: Split = "samples" if asked == "samples" else "features"
+    if (reason := refused[named]) is not None:
+        raise UnsuitablePair(f"--split {named}: {_as_options(str(reason))}")
+    return (named,)
 
 
 def _leaves_totals(options: Namespace, loss: Loss, penalty: str) -> bool:

@@ -22,6 +22,7 @@ from glmesh.types import Vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import csv
 
     from glmesh.files.layout import TextLayout
 
@@ -74,19 +75,7 @@ def read_text(
     import pyarrow as pa
     from pyarrow import csv
 
-    types = {
-        str(k): pa.float64() if kind == "number" and k != chosen.ids else pa.string()
-        for k, kind in enumerate(layout.kinds)
-    }
-    options = (
-        csv.ReadOptions(
-            skip_rows=layout.first_line - 1,
-            column_names=list(types),
-            encoding=layout.encoding.removesuffix("-sig"),
-        ),
-        csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quoted),
-        csv.ConvertOptions(column_types=types, null_values=list(missing), decimal_point=layout.decimal or "."),
-    )
+    options = _csv_options(layout, missing, chosen, quoted)
     with opened(path) as stream:
         counted = _Counted(stream)
         try:
@@ -105,6 +94,28 @@ def read_text(
     ]
     plain = counted.lines - layout.first_line + 1 == table.num_rows and counted.quotes == layout.quotes
     return columns, plain
+
+
+def _csv_options(
+    layout: TextLayout, missing: tuple[str, ...], chosen: Chosen, quoted: bool
+) -> tuple[csv.ReadOptions, csv.ParseOptions, csv.ConvertOptions]:
+    """Return what pyarrow is told of a table of text; the arguments are those of `read_text`."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = {
+        str(k): pa.float64() if kind == "number" and k != chosen.ids else pa.string()
+        for k, kind in enumerate(layout.kinds)
+    }
+    return (
+        csv.ReadOptions(
+            skip_rows=layout.first_line - 1,
+            column_names=list(types),
+            encoding=layout.encoding.removesuffix("-sig"),
+        ),
+        csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quoted),
+        csv.ConvertOptions(column_types=types, null_values=list(missing), decimal_point=layout.decimal or "."),
+    )
 
 
 def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:

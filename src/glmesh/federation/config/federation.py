@@ -415,6 +415,17 @@ def check_folds(part: ProblemPart) -> None:
 
     It is raised for values that would have no effect, too.
     """
+    _check_fold_values(part)
+    if not part.cv and (part.alphas or part.choose != "minimum"):
+        raise InvalidInput("alphas and choose are for folds that choose alpha; write cv = 5 into [problem] too")
+    if part.cv and not part.by_totals:
+        raise InvalidInput("cv needs totals, so sites that hold rows; with gossip write cv = 0 and an alpha")
+    if part.cv and part.alpha != 1.0:
+        raise InvalidInput(f"cv chooses alpha, which must be 1 in the file then, got {part.alpha:g}; or write cv = 0")
+
+
+def _check_fold_values(part: ProblemPart) -> None:
+    """Raise InvalidInput if cv, choose or alphas in [problem] have a value that is never allowed."""
     weights = [one for one in part.alphas if type(one) in (int, float)]
     if part.cv < 0 or part.cv == 1 or part.choose not in RULES or len(weights) < len(part.alphas):
         raise InvalidInput(
@@ -423,12 +434,6 @@ def check_folds(part: ProblemPart) -> None:
         )
     if not all(0 < one < float("inf") for one in weights):
         raise InvalidInput(f"alphas must be positive numbers, got {part.alphas}")
-    if not part.cv and (part.alphas or part.choose != "minimum"):
-        raise InvalidInput("alphas and choose are for folds that choose alpha; write cv = 5 into [problem] too")
-    if part.cv and not part.by_totals:
-        raise InvalidInput("cv needs totals, so sites that hold rows; with gossip write cv = 0 and an alpha")
-    if part.cv and part.alpha != 1.0:
-        raise InvalidInput(f"cv chooses alpha, which must be 1 in the file then, got {part.alpha:g}; or write cv = 0")
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:

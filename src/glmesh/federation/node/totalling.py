@@ -253,34 +253,54 @@ class Totalling:
         Raise Mismatch if a site refuses, InvalidInput if another process of this node has taken over. `now` is in
         seconds of a monotonic clock.
         """
-        agreement, names = self.machine.agreement, self.info.names
-        if agreement.superseded:
+        self._raise_refusals()
+        away = {k: now - since for k, since in self.machine.agreement.absent(now).items()}
+        ending = self._too_few(away) or self._waited_enough(away)
+        if ending is not None:
+            self._save()
+        return ending
+
+    def _raise_refusals(self) -> None:
+        """Raise Mismatch if this site refuses, or another one that the model cannot be made without.
+
+        Before that the others are told. InvalidInput is raised if another process of this node has taken over.
+        """
+        names, refusals = self.info.names, self.machine.refusals
+        if self.machine.agreement.superseded:
             raise InvalidInput(f"another process of {names[self.info.me]} has been started since; this one ends")
-        refusals = self.machine.refusals
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
             raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
         if refusals and not self.info.without:
             self._pass_on()
             raise Mismatch("; ".join(f"{names[k]} cannot go on: {why}" for k, why in refusals.items()))
-        absent = agreement.absent(now)
-        away = {k: now - since for k, since in absent.items()}
-        gone = sorted({k for k, seconds in away.items() if seconds >= self.info.gone_after} | set(refusals))
-        voters = agreement.memory.voters
+
+    def _too_few(self, away: dict[int, float]) -> Ending | None:
+        """Return the Ending of a run in which too few sites are left for a model without the others; None if not.
+
+        `away` has the seconds for which sites that are away have been so, by id.
+        """
+        gone = {k for k, seconds in away.items() if seconds >= self.info.gone_after} | set(self.machine.refusals)
+        voters = self.machine.agreement.memory.voters
         left = [k for k in voters if k not in gone]
         is_majority = 2 * len(left) > len(voters)  # a minority waits: the others may go on
-        if self.info.without and gone and is_majority and len(left) < self.info.least:
-            self._save()
-            verb = "is" if len(gone) == 1 else "are"
-            few = "one site is" if len(left) == 1 else "two sites are"
-            why = f"{' and '.join(names[k] for k in gone)} {verb} gone; {few} too few."
-            return Ending(TrainingOutcome.TOO_FEW, why=why)
+        if not (self.info.without and gone and is_majority and len(left) < self.info.least):
+            return None
+        verb = "is" if len(gone) == 1 else "are"
+        few = "one site is" if len(left) == 1 else "two sites are"
+        why = f"{' and '.join(self.info.names[k] for k in sorted(gone))} {verb} gone; {few} too few."
+        return Ending(TrainingOutcome.TOO_FEW, why=why)
+
+    def _waited_enough(self, away: dict[int, float]) -> Ending | None:
+        """Return the Ending of a run that has waited for as long as the federation file allows; None if it goes on.
+
+        `away` has the seconds for which sites that are away have been so, by id.
+        """
         limit = self._federation.network.wait_at_most
-        if limit and max(away.values(), default=0.0) >= limit:
-            missing = ", ".join(names[k] for k in sorted(away))
-            self._save()
-            return Ending(TrainingOutcome.WAITED, why=f"{missing} did not come within wait_at_most = {limit:g} s.")
-        return None
+        if not limit or max(away.values(), default=0.0) < limit:
+            return None
+        missing = ", ".join(self.info.names[k] for k in sorted(away))
+        return Ending(TrainingOutcome.WAITED, why=f"{missing} did not come within wait_at_most = {limit:g} s.")
 
     def _pass_on(self) -> None:
         """Go on exchanging messages for _TELL seconds, so that the other sites learn who refuses.
@@ -330,6 +350,28 @@ class Totalling:
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
         """Return the Model that the node writes to its file, from the answer that all sites voted for."""
         part, spec, names = self._federation.problem, self._federation.problem.model(), self.info.names
+        classes: tuple[float | str, ...] | None = self._summary.classes if spec.loss.classifies else None
+        if classes is not None and any(isinstance(label, str) for label in self._fitted.labels):
+            classes = self._fitted.labels
+        return Model(
+            coef=answer.coef,
+            intercept=answer.intercept,
+            loss=part.loss,
+            penalty=part.penalty,
+            alpha=part.alpha if answer.curve is None else answer.curve.alpha,
+            l1_ratio=float(spec.l1_ratio or 0.0),
+            classes=classes,
+            info=self._provenance(answer, outcome),
+            contract=contract_of(self._fitted, part.split),
+            federation=self._site.federation.name,
+            digest=self._site.federation.digest,
+            sites=tuple(names[k] for k in answer.members),
+            without=tuple(name for k, name in enumerate(names) if k not in answer.members),
+        )
+
+    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, Any]:
+        """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
+        part = self._federation.problem
         info: dict[str, Any] = {
             "status": outcome.name.lower(),
             "node": self._site.file.name,
@@ -353,24 +395,7 @@ class Totalling:
             info |= {"cv_folds": part.cv, "cv_rule": part.choose}
             found = {"cv_alphas": curve.weights, "cv_losses": curve.means, "cv_standard_errors": curve.errors}
             info |= {key: " ".join(repr(float(one)) for one in values) for key, values in found.items()}
-        classes: tuple[float | str, ...] | None = self._summary.classes if spec.loss.classifies else None
-        if classes is not None and any(isinstance(label, str) for label in self._fitted.labels):
-            classes = self._fitted.labels
-        return Model(
-            coef=answer.coef,
-            intercept=answer.intercept,
-            loss=part.loss,
-            penalty=part.penalty,
-            alpha=part.alpha if answer.curve is None else answer.curve.alpha,
-            l1_ratio=float(spec.l1_ratio or 0.0),
-            classes=classes,
-            info=info,
-            contract=contract_of(self._fitted, part.split),
-            federation=self._site.federation.name,
-            digest=self._site.federation.digest,
-            sites=tuple(names[k] for k in answer.members),
-            without=tuple(name for k, name in enumerate(names) if k not in answer.members),
-        )
+        return info
 
 
 def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
