@@ -96,8 +96,8 @@ def _slack(row, x, u, z):
 
 
 @kernel
-def smooth_rows(asked, losses, at, spans, out):
-    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `asked` is an Asked.
+def smooth_rows(query, losses, at, spans, out):
+    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is an Asked.
 
     `losses` is (table (m, 5), largest curvatures (m,)), `at` is (predictions z, their change q, by how much they may be
     wrong), each of shape (m,); `spans` is (first row of each node and m, (n_hosted + 1,); lengths of shorter steps,
@@ -112,13 +112,13 @@ def smooth_rows(asked, losses, at, spans, out):
         part[:] = 0.0
         for i in range(np.uint64(starts[k]), end):
             row = table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
-            u = -(z[i] + q[i]) if asked.moves else -z[i]
+            u = -(z[i] + q[i]) if query.moves else -z[i]
             x = _maximiser(row, row[1], u)
             part[0] += _conjugate(row, row[1], u, x)
-            soft = asked.next_softness * row[1]
+            soft = query.next_softness * row[1]
             after = x
-            if asked.softness > 1.0 or asked.next_softness > 1.0:
-                here = asked.softness * row[1]
+            if query.softness > 1.0 or query.next_softness > 1.0:
+                here = query.softness * row[1]
                 part[2] += _conjugate(row, here, u, _maximiser(row, here, u))
                 after = _maximiser(row, soft, u)
                 part[3] += _conjugate(row, soft, u, after)
@@ -126,15 +126,15 @@ def smooth_rows(asked, losses, at, spans, out):
             e = errors[i]
             part[4] += (abs(after) + 0.5 * curvatures[i] * e) * e
             part[5] += after * after
-            if asked.second:
-                out.bends[i] = _upper_curvature(row, soft, u) if asked.majorant else _curvature(row, soft, u, after)
-            if asked.dual:
-                theta = -asked.shrink * _dual_point(asked, row, z[i], q[i])
+            if query.second:
+                out.bends[i] = _upper_curvature(row, soft, u) if query.majorant else _curvature(row, soft, u, after)
+            if query.dual:
+                theta = -query.shrink * _dual_point(query, row, z[i], q[i])
                 out.slopes[1, i] = theta
                 part[1] += _slack(row, -theta, u, x)
                 part[6] += theta * theta
                 part[7] += (curvatures[i] * e) * (curvatures[i] * e)
-            here = asked.softness * row[1]
+            here = query.softness * row[1]
             for t in range(n):
                 v = -(z[i] + lengths[t] * q[i])
                 part[first + t] += _conjugate(row, here, v, _maximiser(row, here, v))
@@ -147,11 +147,11 @@ def smooth_rows(asked, losses, at, spans, out):
 
 
 @inlined
-def _dual_point(asked, row, z, q):
+def _dual_point(query, row, z, q):
     """Return the maximiser x at -z moved along with the prediction's change q, to first order, and into [lo, hi]."""
-    l2 = asked.softness * row[1]
+    l2 = query.softness * row[1]
     x = _maximiser(row, l2, -z)
-    bend = _upper_curvature(row, l2, -z) if asked.stepped_majorant else _curvature(row, l2, -z, x)
-    if asked.damping > 0.0:
-        bend += asked.damping * _upper_curvature(row, l2, -z)
+    bend = _upper_curvature(row, l2, -z) if query.stepped_majorant else _curvature(row, l2, -z, x)
+    if query.damping > 0.0:
+        bend += query.damping * _upper_curvature(row, l2, -z)
     return min(max(x - bend * q, row[3]), row[4])

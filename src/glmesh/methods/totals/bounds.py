@@ -116,29 +116,29 @@ def _with_equations(
     outside of the losses' domain; if H is flat in a direction in which the data is not known to be, there may be none:
     then the slack is infinite.
     """
-    asked, aims = np.flatnonzero(equal), penalty.nearest(dual.pulls)
+    chosen, aims = np.flatnonzero(equal), penalty.nearest(dual.pulls)
     pulls, noise = dual.pulls, np.full(len(dual.pulls), dual.noise)
     unknown = FeasiblePoint(pulls, np.inf, noise)
     for _ in range(CORRECTIONS):
-        asked = np.union1d(asked, np.flatnonzero(penalty.broken(pulls)))
-        if not len(asked):
+        chosen = np.union1d(chosen, np.flatnonzero(penalty.broken(pulls)))
+        if not len(chosen):
             return FeasiblePoint(pulls, dual.slack, noise)
-        if not np.isin(asked, made.columns).all():
+        if not np.isin(chosen, made.columns).all():
             return unknown
-        factored, at = made.on(asked), np.searchsorted(made.columns, asked)
-        r = dual.pulls[asked] - aims[asked]
+        factored, at = made.on(chosen), np.searchsorted(made.columns, chosen)
+        r = dual.pulls[chosen] - aims[chosen]
         pulls = dual.pulls.copy()
         pulls[made.columns] -= (made.matrix[:, at] * factored.solve(r)).sum(axis=1)
-        pulls[asked] = factored.consistent(aims[asked])
+        pulls[chosen] = factored.consistent(aims[chosen])
         if not penalty.broken(pulls).any():
             break
     else:
         return unknown
     rounded = bool((np.abs(r) <= ROUNDED * (dual.noise + dual.scatter)).all())
-    if not rounded or not flat.trusts(factored, asked):
+    if not rounded or not flat.trusts(factored, chosen):
         return unknown
     rho = factored.norm(r) + dual.noise * float(factored.deviations.sum())
-    noise[asked] = 0.0
+    noise[chosen] = 0.0
     return FeasiblePoint(pulls, (np.sqrt(max(dual.slack, 0.0)) + rho) ** 2, noise)
 
 

@@ -142,13 +142,13 @@ class FoldProblem:
         answer: Any = None
         while True:
             try:
-                asked = rounds.send(answer)
+                message = rounds.send(answer)
             except StopIteration:
                 self.rounds += 1
                 return
-            if isinstance(asked, Total):
-                self.length = 0 if asked.at is None else len(asked.at)
-            answer = yield asked
+            if isinstance(message, Total):
+                self.length = 0 if message.at is None else len(message.at)
+            answer = yield message
 
 
 @dataclass

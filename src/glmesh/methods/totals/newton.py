@@ -65,7 +65,7 @@ class ProximalNewton(TotalMethod[NewtonState]):
         columns = np.arange(d) if model is None or not len(model.columns) else model.columns
         bend = np.eye(d) if model is None or not len(model.columns) else model.hessian
         apart, size = ((one[columns] * (bend * one[columns]).sum(axis=1)).sum() for one in (other - there, there))
-        state.query = replace(query, point=at[:d].copy(), step=at[d : 2 * d].copy())
+        state.move(replace(query, point=at[:d].copy(), step=at[d : 2 * d].copy()))
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
     def trial(self, block: Rows, state: NewtonState) -> Point | None:

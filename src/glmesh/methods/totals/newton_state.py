@@ -46,3 +46,7 @@ class NewtonState:
     concordance: Shared[float] = np.inf  # R of the bounds by self-concordance at the query's point; inf: not known
     flat: Shared[Flat] = field(default_factory=Flat)  # what is known of directions without curvature
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding
+
+    def move(self, query: Query) -> None:
+        """Go to the point of `query`, which is what the coming total is to ask for."""
+        self.query = query

@@ -54,7 +54,7 @@ def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Ve
     m, dual = int(block.starts[-1]), query.dual
     lengths = TRIALS if query.trials else TRIALS[:0]
     second = bool(len(query.columns) or query.cross)
-    asked = Asked(
+    wanted = Asked(
         query.softness,
         query.next_softness,
         query.shrink if dual else 0.0,
@@ -67,7 +67,7 @@ def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Ve
     )
     sums = RowSums(np.empty((1 + dual, m)), np.empty(m if second else 0), np.zeros((block.size, N_SUMS + len(lengths))))
     scratch = np.empty(sums.sums.shape[1])
-    smooth_rows(asked, (block.kernel_rows, block.curvatures), (*at, errors), (block.starts, lengths, scratch), sums)
+    smooth_rows(wanted, (block.kernel_rows, block.curvatures), (*at, errors), (block.starts, lengths, scratch), sums)
     part = sums.sums
     noise = EPSILON * np.sqrt(part[:, 5:7])
     rounding = [part[:, 4], noise[:, 0]] + [noise[:, 1], np.sqrt(part[:, 7])] * dual
