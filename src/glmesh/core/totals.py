@@ -8,7 +8,7 @@ contribution, so contributions may be masked on their way.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -55,6 +55,10 @@ class Sums(Mapping[str, Vector]):
 
     def __len__(self) -> int:
         return len(self.fields)
+
+    def sized_like(self, other: Sums, name: str) -> Sums:
+        """Return the same sums with the size of the field `name` in `other`, so that the next grain follows that."""
+        return replace(self, sizes=self.sizes | {name: other.sizes[name]})
 
 
 @dataclass(frozen=True, eq=False)

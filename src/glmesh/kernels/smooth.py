@@ -124,7 +124,7 @@ def smooth_rows(query, losses, at, spans, out):
                 part[3] += _conjugate(row, soft, u, after)
             out.slopes[0, i] = -after
             e = errors[i]
-            part[4] += (abs(after) + 0.5 * curvatures[i] * e) * e
+            part[4] += (abs(x) + 0.5 * curvatures[i] * e) * e
             part[5] += after * after
             if query.second:
                 out.bends[i] = _upper_curvature(row, soft, u) if query.majorant else _curvature(row, soft, u, after)

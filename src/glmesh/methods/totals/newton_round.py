@@ -126,8 +126,9 @@ class NewtonRound:
         `query` is what this total asked for; the state's gap is the proven bound of the objective above the optimum.
         """
         state = self.state
-        state.sums = sums
         trial = self._read(query, sums)
+        # a refused point may be so far away that nothing could be said of the next one's rounding in its grains
+        state.sums = sums if trial.known or state.sums is None else sums.sized_like(state.sums, "rounding")
         if query.flat is not None:
             assert state.model is not None
             state.flat = state.flat.learn(sums, self._data(state.model))
@@ -192,12 +193,13 @@ class NewtonRound:
         best, lowest = self._best_length(query, sums, trial, model.value)
         best_gain = model.value - lowest
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
-        if good and not (best < 1.0 and best_gain > 2.0 * gain):
+        rounded = sums.errors.get("trials", 0.0)  # their grains are those of the total before, which may be coarse
+        if good and not (seen and best < 1.0 and best_gain - rounded > 2.0 * gain):
             self._relax()
             return self._arrive(query, sums, trial, 1.0)
         if best < 1.0 and best_gain > 0:
-            rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
-            self._shorten(query, best, lowest, rounding)
+            # slopes are between those of the two points
+            self._shorten(query, best, lowest, self.state.rounding + trial.rounding + rounded)
             return None
         if steady and not query.trials and not self.traits.quadratic:
             return model  # once more, with shorter steps
@@ -371,12 +373,15 @@ class NewtonRound:
         self._prove(model, step)
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
+            if state.idle == 1 and self._blind(model, step):
+                self._be_careful(model.point)
+                return
         else:
             state.idle = 0
         there = self.penalty.moved(model.point, step.change)
         slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
         columns = self._unknown(self._columns(there, slopes), model)
-        softness = self._softness(model, harder)
+        softness = self._softness(model, harder or step.decrement <= VISIBLE_DECREASE * abs(model.value))
         state.query = Query(
             model.point,
             step.change,
@@ -395,6 +400,15 @@ class NewtonRound:
             flat=self._look(model, step, there),
             majorant_flat=state.gram is not None,
         )
+
+    def _blind(self, model: NewtonModel, step: NewtonStep) -> bool:
+        """Return whether a step leaves slopes for which an upper bound has a curvature, but the model's Hessian none.
+
+        A logistic loss has slopes but no curvature where all rows are far out, and a step is zero there, although the
+        optimum is elsewhere.
+        """
+        known = self.state.gram is not None or model.majorant or self.traits.quadratic
+        return step.residual > FLAT_RESIDUAL and not known
 
     def _step(self, model: NewtonModel) -> NewtonStep:
         """Return the step to the minimum of a model, damped until it promises no more decrease than there is."""

@@ -89,7 +89,8 @@ def by_arrays(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Vect
     there = z + q if query.moves else z
     slopes = [-then.conjugate_subgradient(-there)]
     values = [g.conjugates(-there)]
-    rounding = [node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
+    steep = g.conjugate_subgradient(-there)  # the values are not those of the softened loss
+    rounding = [node_sums(block, _rounding(block, steep, errors)), _noise(block, slopes[0])]
     if query.dual:
         theta = _dual_point(block, query, z, q)
         slopes.append(theta)
