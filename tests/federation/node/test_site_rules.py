@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +17,15 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from glmesh.core import NetworkInfo
 from glmesh.federation.config.site import SiteRules
+from glmesh.federation.node import totalling
 from glmesh.federation.node.program import Answer, SiteProgram
 from glmesh.federation.node.rules import RuleBook
-from glmesh.federation.totals import Beginning
+from glmesh.federation.node.totalling import Totalling
+from glmesh.federation.node.training import Ending
+from glmesh.federation.totals import Beginning, Machine
 from glmesh.federation.totals.messages import unpack
 from glmesh.federation.wire import Kind, PeerLinks
+from glmesh.federation.wire.links import PeerLink, Read
 from glmesh.files.data_files import load
 from glmesh.methods import ProximalNewton, Rows
 from glmesh.network import mixing, topology
@@ -88,6 +93,54 @@ def test_a_rule_refuses_before_a_byte_of_a_contribution_leaves(
         assert words not in made.errors["bob"]
         assert "refused by alice" in made.errors["carol"]
     assert not (tmp_path / "bob.state" / "model.npz").exists()
+
+
+def test_two_refusals_that_are_heard_of_at_once_end_the_run_as_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, problem, network, sizes, *_ = REFUSED["seen alone"]
+    ends_early = Totalling._ends_early
+
+    def looks_late(node: Totalling, now: float) -> Ending | None:
+        if node._site.file.name == "bob" and len(node.machine.refusals) < 2:
+            return None
+        return ends_early(node, now)
+
+    monkeypatch.setattr(Totalling, "_ends_early", looks_late)
+    made = federate(tmp_path, cut(*cancer(), sizes), problem=problem, network=network | {"wait_at_most": 15.0})
+    made.run()
+    assert made.endings == {}
+    assert "alice cannot go on: refused by alice" in made.errors["bob"]
+    assert "carol cannot go on: refused by carol" in made.errors["bob"]
+
+
+def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links_were_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = threading.Event()
+    reads.set()
+    message, refuse = PeerLinks._message, Machine.refuse
+
+    async def cut_off(links: PeerLinks, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
+        found = await message(links, link, read)
+        if links.site.file.name == "bob" and not reads.is_set():
+            raise EOFError
+        return found
+
+    def refuses(machine: Machine, why: str) -> None:
+        if why == "refused by alice":
+            reads.clear()
+            threading.Timer(totalling._TELL + 1.0, reads.set).start()
+        refuse(machine, why)
+
+    monkeypatch.setattr(PeerLinks, "_message", cut_off)
+    monkeypatch.setattr(Machine, "refuse", refuses)
+    made = federate(tmp_path, cut(*cancer(), (130, 190, 249)), network={"wait_at_most": 15.0})
+    with (tmp_path / "alice.toml").open("a") as stream:
+        stream.write("[rules]\nleast_rows = 131\n")
+    made.run()
+    assert made.endings == {}
+    assert made.errors["bob"] == made.errors["carol"] == "alice cannot go on: refused by alice"
 
 
 def test_a_value_that_few_rows_have_ends_the_run_after_the_masked_counts(

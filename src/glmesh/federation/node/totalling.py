@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -34,7 +34,8 @@ from glmesh.problem import DataSummary, NodeData
 _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 _POLL = 0.2  # [s] longest sleep
 _LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
-_TELL = 2.0  # [s] that a node which refuses, or has learned of a refusal, stays to pass it on
+_TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
+_PASSED_ON = "another site refuses"  # reason of a node that ends because it has learned of a refusal
 _OTHER_ROWS = (
     "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
     "model; put the rows back, or begin with a new federation file"
@@ -271,9 +272,11 @@ class Totalling:
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
             raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
-        if refusals and not self.info.without:
+        if self._ends_all(refusals):
+            self.machine.refuse(_PASSED_ON)  # tells the neighbours that this node knows
             self._pass_on()
-            raise Mismatch("; ".join(f"{names[k]} cannot go on: {why}" for k, why in refusals.items()))
+            first = {k: why for k, why in refusals.items() if why != _PASSED_ON} or refusals
+            raise Mismatch("; ".join(f"{names[k]} cannot go on: {why}" for k, why in first.items()))
 
     def _too_few(self, away: dict[int, float]) -> Ending | None:
         """Return the Ending of a run in which too few sites are left for a model without the others; None if not.
@@ -302,14 +305,34 @@ class Totalling:
         missing = ", ".join(self.info.names[k] for k in sorted(away))
         return Ending(TrainingOutcome.WAITED, why=f"{missing} did not come within wait_at_most = {limit:g} s.")
 
-    def _pass_on(self) -> None:
-        """Go on exchanging messages for _TELL seconds, so that the other sites learn who refuses.
+    def _ends_all(self, refusals: Collection[int]) -> bool:
+        """Return whether no site can go on because the members `refusals` (ids) refuse.
 
-        After that the memory of views and totals is written to disk.
+        One is enough where all wait for all. Else the others go on if they are more than half of the voters, and not
+        too few; those that refuse are no site that might go on without this one, so nobody waits for them.
         """
-        end = time.monotonic() + _TELL
-        while time.monotonic() < end and not self._neighbourhood.stop.is_set():
+        if not self.info.without:
+            return bool(refusals)
+        voters = self.machine.agreement.memory.voters
+        n_able = sum(one not in refusals for one in voters)
+        return bool(refusals) and (n_able < self.info.least or 2 * n_able <= len(voters))
+
+    def _pass_on(self) -> None:
+        """Go on exchanging messages until all neighbours have confirmed that they know of a refusal.
+
+        A neighbour that ends for it confirms it by refusing too: it is waited for _LINGER seconds at most. Neighbours
+        that may go on without the sites that refuse do not confirm, so they are told for _TELL seconds. After that the
+        memory of views and totals is written to disk.
+        """
+        began, seconds = time.monotonic(), _LINGER
+        neighbours = set(self.info.neighbours[self.info.me])
+        while time.monotonic() < began + seconds and not self._neighbourhood.stop.is_set():
             self._turn()
+            refusals = self.machine.refusals
+            if neighbours <= refusals.keys():
+                break
+            seconds = _LINGER if self._ends_all(refusals) else _TELL
+        self._neighbourhood.links.flush(1.0)
         self._save()
 
     def _finish(self, record: Callable[[], None]) -> Ending:
