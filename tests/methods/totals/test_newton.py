@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from glmesh import Run
 from glmesh.methods import ProximalNewton
+from glmesh.methods.totals.model import Factored
 from tests.cases import prop
 from tests.methods.totals.smooth import Array, Exact, Smooth, draw
 
@@ -57,3 +58,18 @@ def test_no_gap_is_below_the_truth(seed: int) -> None:
         assert abs(record.value - Exact(record.objective)) <= record.rounding + DIGITS * abs(record.value), told
         assert record.objective <= before, told
         before = record.objective + record.rounding
+
+
+@prop(200)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_values_are_made_consistent_with_the_columns_that_depend_on_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(30, int(rng.integers(1, 5))))
+    X = np.hstack([own, own @ rng.integers(-2, 3, size=(own.shape[1], 3))])[:, rng.permutation(own.shape[1] + 3)]
+    factored, values = Factored.of(X.T @ X), rng.normal(size=X.shape[1])
+    changed = factored.consistent(values)
+    kept = np.setdiff1d(np.arange(X.shape[1]), factored.dropped)
+    assert len(factored.dropped) == 3
+    np.testing.assert_array_equal(changed[kept], values[kept])
+    theta = np.linalg.lstsq(X.T, changed, rcond=None)[0]  # some theta has these products with all columns
+    np.testing.assert_allclose(X.T @ theta, changed, atol=1e-9 * np.abs(changed).max())
