@@ -1,0 +1,130 @@
+"""Families of distributions with a link: the loss of a target y at a linear predictor z is half a unit deviance.
+
+A model with the family says that y has the mean mu = h(z), where h is the inverse of the link, z = x.w + b, and the
+variance phi V(mu) / weight, where phi is the dispersion. For a known dispersion the sum of the losses, divided by phi,
+is the negative log-likelihood less that of a model that fits every row.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.functions.losses import Loss
+from glmesh.functions.separable import Columnwise
+from glmesh.types import Flags, Vector
+
+
+@dataclass(frozen=True)
+class Family(Loss):
+    """Base of the families; `losses`, `slopes` and `curvatures` are functions of a linear predictor, row by row.
+
+    Targets y and linear predictors z have shape (m,), and so has what is returned, unless it says otherwise.
+
+    Parameters
+    ----------
+    link : str, default ""
+        Name of the link, one of `links`; "": the first of them.
+
+    Attributes
+    ----------
+    links : tuple of str
+        Names of the links that the family has, the usual one first.
+    dispersion : float or None
+        phi where it is known (1 for binomial and Poisson); None: it is estimated.
+    n_outputs : int
+        Linear predictors of a row: 1, or as many as a multinomial model has classes.
+    """
+
+    link: str = ""
+    links: ClassVar[tuple[str, ...]] = ()
+    dispersion: ClassVar[float | None] = None
+    n_outputs: ClassVar[int] = 1
+    is_curved = True
+
+    def __post_init__(self) -> None:
+        if not self.link:
+            object.__setattr__(self, "link", self.links[0])
+        if self.link not in self.links:
+            raise InvalidInput(f"the {self.name} family has the links {', '.join(self.links)}; got {self.link!r}")
+
+    # the loss, row by row
+
+    @abstractmethod
+    def losses(self, y: Vector, z: Vector) -> Vector:
+        """Return half the unit deviance of each row, >= 0; infinite where z is outside of the link's domain."""
+
+    @abstractmethod
+    def slopes(self, y: Vector, z: Vector) -> Vector:
+        """Return the first derivative of each row's loss by z."""
+
+    @abstractmethod
+    def curvatures(self, y: Vector, z: Vector) -> Vector:
+        """Return the second derivative of each row's loss by z (the observed one), negative where it is not convex."""
+
+    @abstractmethod
+    def information(self, z: Vector) -> Vector:
+        """Return the expected second derivative of each row's loss by z, (dmu/dz)^2 / V(mu)."""
+
+    @abstractmethod
+    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
+        """Return a c for each row with abs(loss''') <= c loss'' at all points within `reach` of z; infinite: none.
+
+        `reach`, >= 0, has shape (m,).
+        """
+
+    # the model of y
+
+    @abstractmethod
+    def mean(self, z: Vector) -> Vector:
+        """Return mu = h(z), the mean of y."""
+
+    @abstractmethod
+    def predictor(self, mu: Vector) -> Vector:
+        """Return the linear predictor z with the mean mu: the link."""
+
+    @abstractmethod
+    def variance(self, mu: Vector) -> Vector:
+        """Return V(mu); the variance of y is phi V(mu) / weight."""
+
+    @abstractmethod
+    def log_likelihoods(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
+        """Return the log-likelihood of each row, constants included, with its prior `weight` and the dispersion phi.
+
+        The binomial family takes the weight as the number of trials, of which y is the share of successes.
+        """
+
+    @abstractmethod
+    def check(self, y: Vector, where: str = "") -> None:
+        """Raise InvalidData if a target cannot be of the family; the message names the value, its row and `where`."""
+
+    def inside(self, z: Vector) -> Flags:
+        """Return a mask, true where z is in the domain of the link's inverse; here everywhere."""
+        return np.ones(len(z), dtype=bool)
+
+    @property
+    def convex(self) -> bool:
+        """Return whether the loss is convex in z for every target, so that a stationary point is the optimum."""
+        return True
+
+    @property
+    def canonical(self) -> bool:
+        """Return whether the link is the canonical one, so that `information` equals `curvatures`."""
+        return self.link == self.links[0]
+
+    # as a loss
+
+    def dual(self, y: Vector, c: Vector) -> Columnwise:
+        """Raise UnsuitablePair: families are fitted by methods on totals, which need no dual function."""
+        raise UnsuitablePair(
+            f"the {self.name} family is fitted by sums over rows (method MaximumLikelihood, split='samples'), not by "
+            "this method"
+        )
+
+    def total(self, y: Vector, z: Vector, c: Vector) -> float:
+        """Return sum_i c_i loss(y_i, z_i), half the deviance; y, z and the weights c have shape (m,)."""
+        return float(c @ self.losses(y, z))

@@ -1,0 +1,57 @@
+"""What a node's rows add to the totals of a maximum-likelihood fit: the seam between a model and the method.
+
+A model (a family of row-wise losses, softmax, Cox) is a `Likelihood`; the method knows nothing else of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from glmesh.types import Matrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """Gradient and Hessian of a node's loss at a point of d coordinates."""
+
+    gradient: Vector  # (d,)
+    hessian: Matrix  # (d, d) observed, symmetric
+
+
+class Likelihood(ABC):
+    """Loss of the rows of one node, a sum over them, as a function of d coefficients in the units of the data.
+
+    Coefficients of several linear predictors stand one after the other, each with its intercept last; a model without
+    intercept has one all the same, which the method holds at 0.
+    """
+
+    @property
+    @abstractmethod
+    def d(self) -> int:
+        """Return the number of coefficients, intercepts included."""
+
+    @abstractmethod
+    def values(self, points: Matrix) -> Vector:
+        """Return the loss at n points, shape (n, d), as an array of shape (n,); infinite outside of its domain."""
+
+    @abstractmethod
+    def derivatives(self, point: Vector) -> Derivatives:
+        """Return gradient and Hessian of the loss at a point, shape (d,)."""
+
+    @abstractmethod
+    def information(self, point: Vector) -> Matrix:
+        """Return the expected Hessian at a point, shape (d, d), with dispersion 1; the observed one if canonical."""
+
+    @abstractmethod
+    def scores(self, point: Vector) -> Matrix:
+        """Return each row's gradient of its weighted loss at a point, shape (m, d), which sums to the gradient."""
+
+    @abstractmethod
+    def concordances(self, point: Vector, inverse: Matrix, length: float) -> Vector:
+        """Return for each row an R_i with abs(D^3 loss_i[p,p,p]) <= R_i D^2 loss_i[p,p] where p'Hp = 1, shape (m,).
+
+        It holds at all points within `length` of `point` in the norm of H, where `inverse` is L^-1, shape (d, d), and
+        H = L L^T: for a row-wise loss R_i is `Family.bends` times sqrt(x_i'H^-1 x_i). Rows of weight 0 have 0. The
+        certificate of `statistics` takes the largest over all rows of all nodes.
+        """
