@@ -35,8 +35,8 @@ class Gaussian(Linked):
 
     Parameters
     ----------
-    link : {"identity", "log"}, default "identity"
-        With "log" the loss is not convex.
+    link : {"identity", "log"}, default ""
+        "" is "identity". With "log" the loss is not convex.
 
     Examples
     --------
@@ -73,8 +73,8 @@ class Binomial(Linked):
 
     Parameters
     ----------
-    link : {"logit", "probit", "cloglog"}, default "logit"
-        mu is the logistic function of z, the normal distribution's cdf at z, or 1 - exp(-exp(z)).
+    link : {"logit", "probit", "cloglog"}, default ""
+        "" is "logit". mu is the logistic function of z, the normal distribution's cdf at z, or 1 - exp(-exp(z)).
 
     Examples
     --------
@@ -113,8 +113,8 @@ class Poisson(Linked):
 
     Parameters
     ----------
-    link : {"log"}, default "log"
-        Logarithm of the mean.
+    link : {"log"}, default ""
+        "" is "log". Logarithm of the mean.
 
     Examples
     --------
@@ -151,8 +151,8 @@ class Gamma(Linked):
 
     Parameters
     ----------
-    link : {"log", "inverse"}, default "log"
-        "inverse" is the canonical link, z = 1 / mu > 0.
+    link : {"log", "inverse"}, default ""
+        "" is "log". "inverse" is the canonical link, z = 1 / mu > 0.
 
     Examples
     --------
@@ -189,8 +189,8 @@ class InverseGaussian(Linked):
 
     Parameters
     ----------
-    link : {"1/mu^2", "log"}, default "1/mu^2"
-        "1/mu^2" (or "inverse_squared") is the canonical link, z > 0; with "log" the loss is not convex.
+    link : {"1/mu^2", "log"}, default ""
+        "" is "1/mu^2". "1/mu^2" (or "inverse_squared") is the canonical link, z > 0; with "log" the loss is not convex.
 
     Examples
     --------
@@ -235,8 +235,8 @@ class Tweedie(Linked):
     ----------
     power : float, default 1.5
         Power of the variance, between 1 and 2, both excluded; `tweedie` has the families at 0, 1, 2 and 3.
-    link : {"log"}, default "log"
-        Logarithm of the mean.
+    link : {"log"}, default ""
+        "" is "log". Logarithm of the mean.
 
     Examples
     --------
@@ -284,8 +284,8 @@ class NegativeBinomial(Linked):
     ----------
     theta : float, default 1.0
         Shape, > 0, as in R's MASS; statsmodels' alpha is 1 / theta. Large: nearly Poisson.
-    link : {"log"}, default "log"
-        Logarithm of the mean.
+    link : {"log"}, default ""
+        "" is "log". Logarithm of the mean.
 
     Examples
     --------
