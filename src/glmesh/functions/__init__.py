@@ -6,6 +6,7 @@ prox, conjugate and constants. It knows nothing of data matrices, nodes or solve
 """
 
 from glmesh.functions.conjugate import ConjugateOf
+from glmesh.functions.cox import Cox
 from glmesh.functions.entropy import LogisticDual
 from glmesh.functions.groups import GroupLasso
 from glmesh.functions.intercept import Anchored, Profiled
@@ -34,6 +35,7 @@ __all__ = [
     "Anchored",
     "Box",
     "ConjugateOf",
+    "Cox",
     "ElasticNet",
     "EpsilonInsensitiveLoss",
     "GroupLasso",
