@@ -48,6 +48,7 @@ class Cox(Loss):
 
     ties: Ties = "efron"
     name = "cox"
+    by_likelihood = True
 
     def __post_init__(self) -> None:
         one_of(self.ties, "ties", ("efron", "breslow"))

@@ -96,7 +96,7 @@ class RiskSets:
     def death_starts(self) -> Indices:
         """Return where in `deaths` those of each set begin, shape (G,)."""
         count = self.ends - self.starts
-        return np.cumsum(count) - count
+        return np.asarray(np.cumsum(count) - count)
 
     def over_terms(self, values: Vector) -> Vector:
         """Return the sum of values, one per term, over the terms of each set, shape (G,)."""
@@ -190,6 +190,14 @@ class RiskSums:
     def hazard(self) -> Vector:
         """Return the increase of the cumulative hazard at each set, sum of a over its terms, times exp(set_scale)."""
         return self.sets.over_terms(self.a)
+
+    @cached_property
+    def expected(self) -> Vector:
+        """Return the expected number of events of each row while it was at risk, times its weight, shape (n,)."""
+        sets, out = self.sets, self.r * self.to_rows(self.hazard)
+        own = sets.over_terms(self.a * sets.factor) * self.dead
+        out[sets.deaths] += own[sets.set_of[sets.deaths]] * self.shares
+        return np.asarray(out)
 
     @property
     def value(self) -> float:

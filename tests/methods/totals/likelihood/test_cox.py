@@ -168,6 +168,7 @@ def test_a_node_without_any_event_adds_nothing(y):
     assert likelihood.scores(point).shape == (len(y), 3)
     assert not likelihood.scores(point).any()
     assert not likelihood.concordances(point, np.eye(3), np.inf).any()
+    assert likelihood.noise(point, np.ones(3)) == 0.0
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -209,8 +210,8 @@ def test_log_hazard_ratios_of_hundreds_lose_no_digits(size, ties):
 
 
 def in_many_digits(rows: Rows, w: float, ties: str) -> tuple[Decimal, Decimal, Decimal]:
-    """Value, first and second derivative of rows with one column, in 80 digits."""
-    with localcontext(prec=80):
+    """Value, first and second derivative of rows with one column, in 60 digits."""
+    with localcontext(prec=60):
         X, time, weight = [Decimal(x) for x in rows.X[:, 0]], np.abs(rows.y), [Decimal(c) for c in rows.weight]
         r = [c * (x * Decimal(w)).exp() for c, x in zip(weight, X, strict=True)]
         value = first = second = Decimal(0)
@@ -227,6 +228,21 @@ def in_many_digits(rows: Rows, w: float, ties: str) -> tuple[Decimal, Decimal, D
             value -= sum(weight[i] * X[i] * Decimal(w) for i in dead)
             first -= sum(weight[i] * X[i] for i in dead)
         return value, first, second
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("seed", range(cases(100)))
+def test_rounding_moves_the_gradient_by_less_than_the_noise(seed, ties):
+    rng = np.random.default_rng(seed)
+    rows = random_rows(seed, int(rng.integers(4, 60)), p=1)
+    rows.X = np.round(64.0 * rows.X) / 64.0 + rng.choice([0.0, 2.0**10])
+    w = np.round(rng.normal() * 32.0) / 16.0
+    point, scale = np.array([w, 0.0]), np.array([2.0, 1.0])
+    likelihood, first = rows.likelihood(ties), in_many_digits(rows, w, ties)[1]
+    error = abs(float(Decimal(likelihood.derivatives(point).gradient[0]) - first)) / 2.0
+    noise = likelihood.noise(point, scale)
+    assert error <= noise
+    assert noise <= 1e-15 * len(rows.y) ** 1.5 * (1.0 + 64.0 * np.abs(rows.X).max())
 
 
 def test_columns_with_a_large_mean_lose_no_digits():

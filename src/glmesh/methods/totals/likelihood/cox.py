@@ -14,6 +14,7 @@ from glmesh.functions.risk_sets import RiskSets, RiskSums, running_sums
 from glmesh.methods.totals.likelihood.terms import Derivatives, Likelihood
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
+EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
 CHUNK = 1 << 18  # [entries] of the rows that are worked on at a time, 2 MB; one risk set's own rows stay together
 
 
@@ -141,6 +142,19 @@ class CoxLikelihood(Likelihood):
         out[risks.order[risks.deaths]] = bounds[self._set_of_deaths]
         return out
 
+    def noise(self, point: Vector, scale: Vector) -> float:
+        """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,).
+
+        A mean of a risk set is a quotient of sums, whose errors add up like a random walk of n steps, and moves the
+        gradient by the events of the set. An error of x_j.w moves it by the events that are expected of row j.
+        """
+        if not self.risks.n:
+            return 0.0
+        spread = float((self._sizes[1] / scale[:-1]).max(initial=0.0))
+        means = np.sqrt(self.risks.n) * self.risks.term_weight.sum()
+        z = np.sqrt(self.d) * np.linalg.norm(self._sizes[0] * point[:-1])
+        return float(EPSILON * spread * (means + z * np.linalg.norm(self._sums(point).expected)))
+
     # rows in the order of the risk sets
 
     def _value(self, point: Vector) -> float:
@@ -165,6 +179,15 @@ class CoxLikelihood(Likelihood):
         counts = np.bincount(risks.order, minlength=self.X.shape[0]) / max(risks.n, 1)
         return np.asarray(counts @ self.X)
 
+    @cached_property
+    def _sizes(self) -> tuple[Vector, Vector]:
+        """Return the root mean squares of the columns as they are, and less their mean, each of shape (p,)."""
+        squares = np.zeros(self.d - 1)
+        for rows, _ in self._chunks():
+            squares += (self._rows(rows) ** 2).sum(axis=0)
+        squares /= max(self.risks.n, 1)
+        return np.sqrt(squares + self._centre**2), np.sqrt(squares)
+
     def _rows(self, rows: slice) -> Matrix:
         """Return some of the n rows in the order of the sets, less their mean, as a dense matrix with p columns."""
         some = self.X[self.risks.order[rows]]
@@ -172,7 +195,7 @@ class CoxLikelihood(Likelihood):
 
     def _dead_rows(self, part: Means) -> Matrix:
         """Return the rows of `part` that have an event, set after set."""
-        return part.X[self.risks.deaths[part.deaths] - part.rows.start]
+        return np.asarray(part.X[self.risks.deaths[part.deaths] - part.rows.start])
 
     def _chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield (rows, sets), both in turn, with about CHUNK entries in the rows, which are those of whole sets."""
