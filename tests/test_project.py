@@ -22,6 +22,7 @@ def test_public_names() -> None:
     assert sorted(glmesh.__all__) == [
         "Cocoa",
         "Cola",
+        "CoxRegressor",
         "ElasticNet",
         "ElasticNetCV",
         "GLMClassifier",
@@ -54,6 +55,7 @@ def test_public_names() -> None:
         "Anchored",
         "Box",
         "ConjugateOf",
+        "Cox",
         "ElasticNet",
         "EpsilonInsensitiveLoss",
         "GroupLasso",

@@ -18,6 +18,7 @@ from glmesh.transports import Network
 
 if TYPE_CHECKING:
     from glmesh.estimators import (
+        CoxRegressor,
         ElasticNet,
         ElasticNetCV,
         GLMClassifier,
@@ -38,13 +39,14 @@ install()
 __version__ = "0.1.0"
 
 _ESTIMATORS = (
-    *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
-    *("LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
+    *("CoxRegressor", "ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC"),
+    *("LinearSVR", "LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
 )
 
 __all__ = [
     "Cocoa",
     "Cola",
+    "CoxRegressor",
     "ElasticNet",
     "ElasticNetCV",
     "GLMClassifier",

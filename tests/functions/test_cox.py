@@ -42,5 +42,20 @@ def test_three_of_four_equal_rows_die_at_once(ties, expected):
     assert Cox(ties).total(y, np.full(4, 0.7), np.ones(4)) == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_the_loss_grows_with_the_weights_and_is_never_negative(ties):
+    y, z = np.array([2.0, 2.0, -2.0, 1.0, 7.0]), np.array([5.0, 1.0, -9.0, 2.0, 0.0])
+    weight = np.array([1.0, 0.5, 2.0, 0.7, 1.0])
+    whole = Cox(ties).total(y, z, weight)
+    assert Cox(ties).total(y, z, 1e-6 * weight) == pytest.approx(1e-6 * whole, rel=1e-12)
+    assert Cox(ties).total(y, 30.0 / np.abs(y), weight) >= 0
+
+
+def test_targets_without_any_event_are_refused():
+    with pytest.raises(InvalidData, match="the event happened nowhere"):
+        Cox().check_range(-5.0, -1.0)
+    Cox().check_range(-5.0, 1.0)
+
+
 def test_a_log_hazard_ratio_that_is_not_finite_has_an_infinite_loss():
     assert Cox().total(np.array([1.0, 2.0]), np.array([0.0, np.nan]), np.ones(2)) == np.inf

@@ -17,6 +17,7 @@ from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
 from glmesh.estimators.logistic import LogisticRegression
 from glmesh.estimators.objective import TrainingData
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
+from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.functions import Loss
 
@@ -24,7 +25,7 @@ _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
     for kind in (
         *(Ridge, Lasso, ElasticNet, LassoCV, ElasticNetCV, LinearSVR, GLMRegressor),
-        *(LogisticRegression, LinearSVC, GLMClassifier),
+        *(LogisticRegression, LinearSVC, GLMClassifier, CoxRegressor),
     )
 }
 

@@ -24,13 +24,14 @@ class Cox(Loss):
     tied where they are equal to the last bit. An intercept has no effect, and there is none.
 
     Sample weights are case weights as R's `coxph` has them. With the weights c and r_j = c_j exp(z_j), a time whose
-    deaths are D and whose risk set is R adds ::
+    deaths are D, d in number with the mean weight u, and whose risk set is R adds ::
 
-        breslow:  sum_D c_i * log(sum_R r_j) - sum_D c_i z_i
-        efron:    sum_{k < d} mean_D(c) * log(sum_R r_j - k/d sum_D r_j) - sum_D c_i z_i,    d = number of deaths
+        breslow:  d u log(sum_R r_j / u) - sum_D c_i z_i
+        efron:    sum_{k < d} u log((sum_R r_j - k/d sum_D r_j) / u) - sum_D c_i z_i
 
-    so that a row of weight 2 is as good as two rows after Breslow, and nearly so after Efron. Rows of weight 0 are as
-    good as absent.
+    so that a row of weight 2 moves coefficients as two rows do, after Efron only where no deaths are tied. R's
+    log-likelihood lacks the divisor u, which makes a constant, 0 where all weights are 1: with it the loss is >= 0, and
+    twice as large for weights that are twice as large. Rows of weight 0 are as good as absent.
 
     Parameters
     ----------
@@ -49,6 +50,7 @@ class Cox(Loss):
     ties: Ties = "efron"
     name = "cox"
     by_likelihood = True
+    compares_rows = True
 
     def __post_init__(self) -> None:
         one_of(self.ties, "ties", ("efron", "breslow"))
@@ -60,11 +62,19 @@ class Cox(Loss):
         )
 
     def total(self, y: Vector, z: Vector, c: Vector) -> float:
-        """Return the negative log partial likelihood of rows that are one stratum; infinite where z is not finite.
+        """Return the loss of rows that are one stratum, >= 0; it is infinite where a z is not finite.
 
         Targets y, log hazard ratios z and weights c >= 0 have shape (m,).
         """
         return RiskSets.of(y, c, self.ties).at(z).value if np.isfinite(z).all() else np.inf
+
+    def check_range(self, low: float, high: float) -> None:
+        """Raise InvalidData if the largest target of all nodes, `high`, is negative: nobody had the event then."""
+        if high < 0:
+            raise InvalidData(
+                "y is negative in all rows of all nodes, so that the event happened nowhere; the cox loss needs one "
+                "event at least, which is +time"
+            )
 
     def check(self, y: Vector, where: str = "") -> None:
         """Raise InvalidData if a target is no time with a sign; the message names the value, its row and `where`.

@@ -93,6 +93,11 @@ class RiskSets:
         return np.flatnonzero(self.is_death)
 
     @cached_property
+    def mean_weight(self) -> Vector:
+        """Return the mean weight of the deaths of each set, shape (G,)."""
+        return np.asarray(self.over_deaths(self.weight[self.deaths]) / (self.ends - self.starts))
+
+    @cached_property
     def death_starts(self) -> Indices:
         """Return where in `deaths` those of each set begin, shape (G,)."""
         count = self.ends - self.starts
@@ -201,10 +206,10 @@ class RiskSums:
 
     @property
     def value(self) -> float:
-        """Return the negative logarithm of the partial likelihood."""
-        deaths = self.sets.deaths
-        above = self.set_scale[self.sets.set_of[deaths]] - self.z[deaths]
-        return float(self.sets.term_weight @ np.log(self.S) + self.sets.weight[deaths] @ above)
+        """Return the loss, >= 0, as `Cox` defines it."""
+        sets, deaths = self.sets, self.sets.deaths
+        above = self.set_scale[sets.set_of[deaths]] - self.z[deaths]
+        return float(sets.term_weight @ np.log(self.S / sets.mean_weight[sets.term_set]) + sets.weight[deaths] @ above)
 
     def to_rows(self, values: Matrix) -> Matrix:
         """Return the sum of values, one or a row per set, over the sets in which each row counts whole: n sums.

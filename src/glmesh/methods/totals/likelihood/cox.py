@@ -54,7 +54,7 @@ class CoxLikelihood(Likelihood):
         return int(self.X.shape[1]) + 1
 
     def values(self, points: Matrix) -> Vector:
-        """Return the negative log partial likelihood at n points, shape (n, d), as an array of shape (n,).
+        """Return the loss, as `Cox` defines it, at n points, shape (n, d), as an array of shape (n,).
 
         It is infinite where a prediction overflows.
         """
@@ -158,7 +158,7 @@ class CoxLikelihood(Likelihood):
     # rows in the order of the risk sets
 
     def _value(self, point: Vector) -> float:
-        """Return the negative log partial likelihood at a point, shape (d,)."""
+        """Return the loss at a point, shape (d,); infinite where a prediction overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
             z = self.X @ point[:-1]
         return self.risks.at(z).value if np.isfinite(z).all() else np.inf
