@@ -53,15 +53,21 @@ def test_public_names() -> None:
     assert all(hasattr(glmesh, name) for name in glmesh.__all__)
     assert sorted(glmesh.functions.__all__) == [
         "Anchored",
+        "Binomial",
         "Box",
         "ConjugateOf",
         "Cox",
         "ElasticNet",
         "EpsilonInsensitiveLoss",
+        "FAMILIES",
+        "Family",
+        "Gamma",
+        "Gaussian",
         "GroupLasso",
         "HingeLoss",
         "Huber",
         "HuberLoss",
+        "InverseGaussian",
         "L1",
         "L2",
         "LOSSES",
@@ -69,7 +75,9 @@ def test_public_names() -> None:
         "LogisticDual",
         "LogisticLoss",
         "Loss",
+        "NegativeBinomial",
         "NonNegative",
+        "Poisson",
         "Profiled",
         "QuantileLoss",
         "Separable",
@@ -81,6 +89,9 @@ def test_public_names() -> None:
         "SquaredHingeLoss",
         "SquaredLoss",
         "Table",
+        "Tweedie",
+        "family_of",
+        "tweedie",
     ]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CoxRegressor,
         ElasticNet,
         ElasticNetCV,
+        GammaRegressor,
         GLMClassifier,
         GLMRegressor,
         Lasso,
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
         LinearSVC,
         LinearSVR,
         LogisticRegression,
+        PoissonRegressor,
         Ridge,
+        TweedieRegressor,
         enet_path,
         lasso_path,
         load_model,
@@ -39,8 +42,9 @@ install()
 __version__ = "0.1.0"
 
 _ESTIMATORS = (
-    *("CoxRegressor", "ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC"),
-    *("LinearSVR", "LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
+    *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
+    *("CoxRegressor", "GammaRegressor", "LogisticRegression", "PoissonRegressor", "Ridge", "TweedieRegressor"),
+    *("enet_path", "lasso_path", "load_model"),
 )
 
 __all__ = [
@@ -51,6 +55,7 @@ __all__ = [
     "ElasticNetCV",
     "GLMClassifier",
     "GLMRegressor",
+    "GammaRegressor",
     "GlmeshError",
     "Lasso",
     "LassoCV",
@@ -58,11 +63,13 @@ __all__ = [
     "LinearSVR",
     "LogisticRegression",
     "Network",
+    "PoissonRegressor",
     "Problem",
     "Result",
     "Ridge",
     "Run",
     "Status",
+    "TweedieRegressor",
     "enet_path",
     "functions",
     "lasso_path",
