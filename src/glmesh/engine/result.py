@@ -35,6 +35,13 @@ class Status(enum.Enum):
         "Stopped before the tolerance was reached, because rounding hides any further progress; relax tol, raise the "
         "penalty, or scale the columns and drop those that nearly repeat others."
     )
+    STATIONARY = (
+        "Converged to a stationary point; no proof that it is the maximum, because the likelihood is not convex."
+    )
+    NO_START = (
+        "Stopped before the first step: no coefficients are known at which every row has a mean; fit an intercept, or "
+        "take a log link."
+    )
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
     DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."

@@ -45,7 +45,7 @@ class Family(Loss):
     links: ClassVar[tuple[str, ...]] = ()
     dispersion: ClassVar[float | None] = None
     n_outputs: ClassVar[int] = 1
-    is_curved = True
+    by_likelihood = True
 
     def __post_init__(self) -> None:
         if not self.link:
@@ -112,6 +112,11 @@ class Family(Loss):
     def convex(self) -> bool:
         """Return whether the loss is convex in z for every target, so that a stationary point is the optimum."""
         return True
+
+    @property
+    def quadratic(self) -> bool:
+        """Return whether the loss is a square, so that its curvature is constant; here it is not."""
+        return False
 
     @property
     def canonical(self) -> bool:

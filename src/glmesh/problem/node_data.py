@@ -194,6 +194,7 @@ class NodeData:
         The smaller label of all nodes becomes -1, the larger 1. `summary` is the merged summary of all nodes' data.
         """
         spec = self.spec
+        spec.loss.check(self.y, self.where)
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
 
     def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:
