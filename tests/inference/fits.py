@@ -9,40 +9,10 @@ import numpy as np
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood import final_totals
 from glmesh.methods.totals.likelihood.facts import INTERCEPT, FitFacts, FittedModel
-from glmesh.methods.totals.likelihood.final_totals import FamilyRows, NodeEnd
-from glmesh.methods.totals.likelihood.terms import Derivatives, Likelihood
+from glmesh.methods.totals.likelihood.final_totals import NodeEnd
+from glmesh.methods.totals.likelihood.rows import RowLikelihood
 
 SHARES = (0.15, 0.35)  # of the rows, where the second and third node's begin
-
-
-class RowsOfFamily(Likelihood):
-    """The loss of a family's rows, by its definition."""
-
-    def __init__(self, rows: FamilyRows):
-        self.rows = rows
-        self.A = np.column_stack([rows.X, np.ones(len(rows.y))])
-
-    @property
-    def d(self):
-        return self.A.shape[1]
-
-    def values(self, points):
-        rows = self.rows
-        return np.array([rows.weight @ rows.family.losses(rows.y, self.A @ point) for point in points])
-
-    def derivatives(self, point):
-        curvatures = self.rows.weight * self.rows.family.curvatures(self.rows.y, self.A @ point)
-        return Derivatives(self.scores(point).sum(axis=0), self.A.T @ (curvatures[:, None] * self.A))
-
-    def information(self, point):
-        return self.A.T @ ((self.rows.weight * self.rows.family.information(self.A @ point))[:, None] * self.A)
-
-    def scores(self, point):
-        return (self.rows.weight * self.rows.family.slopes(self.rows.y, self.A @ point))[:, None] * self.A
-
-    def concordances(self, point, inverse, length):
-        norms = np.linalg.norm(self.A @ inverse.T, axis=1)
-        return self.rows.family.bends(self.rows.y, self.A @ point, length * norms) * norms
 
 
 @dataclass
@@ -78,13 +48,13 @@ class Table:
     def nodes(self, fitted):
         """The rows dealt out to three unequal nodes, or between the `cuts`."""
         m = len(self.y)
-        cuts = self.cuts or tuple(int(share * m) for share in SHARES)
+        cuts = tuple(int(share * m) for share in SHARES) if self.cuts is None else self.cuts
         weight = np.ones(m) if self.weight is None else self.weight
         ends = []
         for a, b in zip((0, *cuts), (*cuts, m), strict=True):
-            rows = FamilyRows(self.family, self.columns[a:b], self.y[a:b], weight[a:b])
+            rows = RowLikelihood(self.family, self.columns[a:b], self.y[a:b], weight[a:b])
             clusters = None if self.clusters is None else self.clusters[a:b]
-            ends.append(NodeEnd(RowsOfFamily(rows), fitted.coef, fitted.free, weight[a:b], rows, clusters))
+            ends.append(NodeEnd(rows, fitted.coef, fitted.free, weight[a:b], clusters))
         return ends
 
     def facts(self, coef, **more):
@@ -98,7 +68,7 @@ class Table:
     def curves(self, points):
         """Loss, gradient and Hessian over all rows, for profiles."""
         weight = np.ones(len(self.y)) if self.weight is None else self.weight
-        whole = RowsOfFamily(FamilyRows(self.family, self.columns, self.y, weight))
+        whole = RowLikelihood(self.family, self.columns, self.y, weight)
         found = [whole.derivatives(point) for point in points]
         return [(v, one.gradient, one.hessian) for v, one in zip(whole.values(points), found, strict=True)]
 

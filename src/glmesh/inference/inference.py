@@ -149,7 +149,7 @@ class Inference:
         Returns
         -------
         array of shape (n_terms, 2)
-            Lower and upper ends; NaN where a profile has no end, because the deviance stays below the bound.
+            Lower and upper ends; NaN where the search for a profile's end failed, as it may if the loss is not convex.
         """
         one_of(kind, "kind", ("wald", "profile"))
         quantile = two_sided_quantile(checked_level(level), self._degrees(use_t, vcov))

@@ -19,7 +19,7 @@ from glmesh.types import Indices, Matrix, Vector
 Curves = Callable[[Matrix], list[tuple[float, Vector, Matrix]]]
 """At n points, shape (n, d): loss, gradient (d,) and Hessian (d, d) over all rows of all nodes; one total for all."""
 
-ROUNDS = 60  # totals after which an end that is not found does not exist: one needs 3 to 6
+ROUNDS = 60  # totals after which the search for an end is given up, because one needs 3 to 6; a convex loss has both
 LAST_STEP = 1e-6  # [lengths of the first step] of the last step; what is left is about its square, 1e-12
 FAR = 4.0  # times the quantile that the deviance may be above the least one at a point on the way
 
@@ -52,7 +52,7 @@ class _Search:
 
 
 def profile_ends(facts: FitFacts, columns: Indices, quantile: float, curves: Curves) -> Matrix:
-    """Return the ends of profile-likelihood intervals, shape (n, 2); NaN where an end does not exist.
+    """Return the ends of profile-likelihood intervals, shape (n, 2); NaN where an end is not found in ROUNDS totals.
 
     Parameters
     ----------

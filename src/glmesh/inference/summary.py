@@ -137,7 +137,6 @@ class Summary:
     def _facts(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
         """Return the header: pairs of (name, value), two to a line."""
         facts, fitted = self.facts, self.facts.fitted
-        has_intercept = bool((fitted.is_intercept & fitted.free).any())
         left = [
             ("Family", fitted.model),
             ("Link", fitted.family.link if fitted.family is not None else ""),
@@ -145,7 +144,7 @@ class Summary:
             ("Covariance", COVARIANCES.get(self.vcov, self.vcov)),
             ("Observations", f"{facts.n}"),
             ("Df residuals", f"{facts.df_resid}"),
-            ("Df model", f"{facts.rank - fitted.outputs * has_intercept}"),
+            ("Df model", f"{facts.rank - int((fitted.is_intercept & fitted.free).sum())}"),
         ]
         right = [
             ("Log-likelihood", _number(facts.log_likelihood)),

@@ -12,53 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.facts import FitFacts, factor_of_inverse
+from glmesh.methods.totals.likelihood.rows import RowLikelihood
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.standardise import packed
-from glmesh.types import Array, Flags, Indices, Matrix, SampleMatrix, Vector
+from glmesh.types import Array, Flags, Indices, Matrix, Vector
 
 FULL_LEVERAGE = 1e-9  # [leverages] distance from 1 below which a residual is rounding, and HC2 and HC3 do not exist
-
-
-@dataclass(frozen=True, eq=False)
-class FamilyRows:
-    """The m rows of a node in a model of a `Family`; other models (softmax, Cox) have none.
-
-    Parameters
-    ----------
-    family : Family
-        The family of the targets, with its link.
-    X : array or csr array of shape (m, p)
-        Samples; a column of ones stands after the last one, for the intercept.
-    y, weight : array of shape (m,)
-        Targets and weights >= 0.
-    """
-
-    family: Family
-    X: SampleMatrix
-    y: Vector
-    weight: Vector
-
-    def predictors(self, point: Vector) -> Vector:
-        """Return the linear predictors at a point, shape (p + 1,), as an array of shape (m,)."""
-        predictors: Vector = self.X @ point[:-1] + point[-1]
-        return predictors
-
-    def leverages(self, point: Vector, free: Flags, factor: Matrix) -> Vector:
-        """Return the diagonal of the hat matrix, v_i x_i'H^-1 x_i with v_i = weight times observed curvature, (m,).
-
-        `free` is a mask of the p + 1 coordinates, of which there are k, and `factor`, shape (k, k), a C with C C' =
-        H^-1. These are the leverages of statsmodels' `GLMResults.get_hat_matrix_diag` and, for squares, of its OLS and
-        WLS; R's `hatvalues` has the expected curvatures instead, which differ if the link is not canonical.
-        """
-        columns = np.flatnonzero(free[:-1])
-        spread = np.asarray(self.X[:, columns] @ factor[: len(columns)])
-        if free[-1]:
-            spread = spread + factor[-1]
-        curvatures = self.family.curvatures(self.y, self.predictors(point))
-        leverages: Vector = self.weight * curvatures * np.einsum("ij,ij->i", spread, spread)
-        return leverages
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +35,6 @@ class NodeEnd:
         Coordinates that were fitted: not held by equal bounds, not aliased.
     weight : array of shape (m,)
         Weights of the node's rows, >= 0.
-    rows : FamilyRows, optional
-        The rows themselves, where the model is of a family.
     clusters : array of shape (m,), optional
         Labels of the clusters that the rows belong to, each of which is in this node only; where a node is a cluster,
         the same label for all of its rows. None: no clusters.
@@ -86,7 +44,6 @@ class NodeEnd:
     point: Vector
     free: Flags
     weight: Vector
-    rows: FamilyRows | None = None
     clusters: Array | None = None
 
     @property
@@ -126,8 +83,8 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         "hessian": node.triangle(derivatives.hessian),
         "HC0": packed(scores.T @ scores),
     }
-    if node.rows is not None:
-        fields |= _family_fields(node, node.rows)
+    if isinstance(node.likelihood, RowLikelihood):
+        fields |= _family_fields(node, node.likelihood)
     if node.clusters is not None:
         sums, n = _cluster_sums(scores[used], node.clusters[used])
         fields |= {"cluster": packed(sums.T @ sums), "clusters": np.array([float(n)])}
@@ -155,23 +112,39 @@ def second_fields(node: NodeEnd, facts: FitFacts, null_point: Vector | None) -> 
         log_likelihood: at `FitFacts.likelihood_dispersion`, constants included, if that is a number above 0.
     """
     fields = {} if null_point is None else {"null_loss": node.likelihood.values(null_point[None])}
-    if node.rows is None:
+    rows = node.likelihood
+    if not isinstance(rows, RowLikelihood):
         return fields
-    rows, used = node.rows, node.weight > 0
-    scores = node.scores
-    room = 1.0 - rows.leverages(node.point, node.free, factor_of_inverse(facts.hessian))
+    scores, used = node.scores, node.weight > 0
+    room = 1.0 - leverages(rows, node, factor_of_inverse(facts.hessian))
     full = used & (room < FULL_LEVERAGE)
-    scores, room = scores[~full], room[~full]
-    fields["full"] = np.array([float(full.sum())])
-    fields["HC2"] = packed((scores / room[:, None]).T @ scores)
-    scaled = scores / room[:, None]
-    fields["HC3"] = packed(scaled.T @ scaled)
+    scores = scores[~full]
+    scaled = scores / room[~full, None]
+    fields |= {
+        "full": np.array([float(full.sum())]),
+        "HC2": packed(scaled.T @ scores),
+        "HC3": packed(scaled.T @ scaled),
+    }
     dispersion = facts.likelihood_dispersion
     if np.isfinite(dispersion) and dispersion > 0:
-        z = rows.predictors(node.point)
+        z = rows.predictors(node.point[None])[0]
         each = rows.family.log_likelihoods(rows.y[used], z[used], rows.weight[used], dispersion)
         fields["log_likelihood"] = np.array([each.sum()])
     return fields
+
+
+def leverages(rows: RowLikelihood, node: NodeEnd, factor: Matrix) -> Vector:
+    """Return the diagonal of the hat matrix, v_i x_i'H^-1 x_i with v_i = weight times observed curvature, shape (m,).
+
+    `factor`, shape (k, k), is a C with C C' = H^-1. These are the leverages of statsmodels'
+    `GLMResults.get_hat_matrix_diag` and, for squares, of its OLS and WLS; R's `hatvalues` has the expected curvatures
+    instead, which differ if the link is not canonical.
+    """
+    inverse = np.zeros((len(node.point),) * 2)
+    inverse[np.ix_(node.free, node.free)] = factor.T
+    curvatures = rows.family.curvatures(rows.y, rows.predictors(node.point[None])[0])
+    out: Vector = rows.weight * np.where(rows.weight > 0, curvatures, 0.0) * rows.lengths(inverse) ** 2
+    return out
 
 
 def null_point(facts: FitFacts) -> Vector | None:
@@ -195,17 +168,17 @@ def add_up(parts: list[dict[str, Vector]]) -> Mapping[str, Vector]:
     return {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0]}
 
 
-def _family_fields(node: NodeEnd, rows: FamilyRows) -> dict[str, Vector]:
+def _family_fields(node: NodeEnd, rows: RowLikelihood) -> dict[str, Vector]:
     """Return the fields of the first total that only models of a family have."""
     family, used = rows.family, rows.weight > 0
     y, weight = rows.y[used], rows.weight[used]
-    mu = family.mean(rows.predictors(node.point)[used])
+    mu = family.mean(rows.predictors(node.point[None])[0][used])
     fields = {
         "targets": np.array([weight @ y, weight @ y**2]),
         "pearson": np.array([weight @ ((y - mu) ** 2 / family.variance(mu))]),
     }
     if not family.canonical:
-        fields["information"] = node.triangle(node.likelihood.information(node.point))
+        fields["information"] = node.triangle(rows.information(node.point))
     return fields
 
 
