@@ -52,14 +52,20 @@ def test_public_names() -> None:
     assert all(hasattr(glmesh, name) for name in glmesh.__all__)
     assert sorted(glmesh.functions.__all__) == [
         "Anchored",
+        "Binomial",
         "Box",
         "ConjugateOf",
         "ElasticNet",
         "EpsilonInsensitiveLoss",
+        "FAMILIES",
+        "Family",
+        "Gamma",
+        "Gaussian",
         "GroupLasso",
         "HingeLoss",
         "Huber",
         "HuberLoss",
+        "InverseGaussian",
         "L1",
         "L2",
         "LOSSES",
@@ -67,7 +73,9 @@ def test_public_names() -> None:
         "LogisticDual",
         "LogisticLoss",
         "Loss",
+        "NegativeBinomial",
         "NonNegative",
+        "Poisson",
         "Profiled",
         "QuantileLoss",
         "Separable",
@@ -79,6 +87,9 @@ def test_public_names() -> None:
         "SquaredHingeLoss",
         "SquaredLoss",
         "Table",
+        "Tweedie",
+        "family_of",
+        "tweedie",
     ]
 
 

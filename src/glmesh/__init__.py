@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glmesh.estimators import (
         ElasticNet,
         ElasticNetCV,
+        GammaRegressor,
         GLMClassifier,
         GLMRegressor,
         Lasso,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
         LinearSVC,
         LinearSVR,
         LogisticRegression,
+        PoissonRegressor,
         Ridge,
+        TweedieRegressor,
         enet_path,
         lasso_path,
         load_model,
@@ -39,7 +42,8 @@ __version__ = "0.1.0"
 
 _ESTIMATORS = (
     *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
-    *("LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
+    *("GammaRegressor", "LogisticRegression", "PoissonRegressor", "Ridge", "TweedieRegressor"),
+    *("enet_path", "lasso_path", "load_model"),
 )
 
 __all__ = [
@@ -49,6 +53,7 @@ __all__ = [
     "ElasticNetCV",
     "GLMClassifier",
     "GLMRegressor",
+    "GammaRegressor",
     "GlmeshError",
     "Lasso",
     "LassoCV",
@@ -56,11 +61,13 @@ __all__ = [
     "LinearSVR",
     "LogisticRegression",
     "Network",
+    "PoissonRegressor",
     "Problem",
     "Result",
     "Ridge",
     "Run",
     "Status",
+    "TweedieRegressor",
     "enet_path",
     "functions",
     "lasso_path",

@@ -108,13 +108,14 @@ class Probit(Form):
 
 def _mills(z: Vector) -> tuple[Vector, Vector]:
     """Return (r, D): r = pdf(z) / cdf(z) of the standard normal distribution, and D = z + r > 0."""
-    x = np.maximum(-z, -MILLS_FAR)
-    far = np.zeros_like(x)
+    r = np.exp(-0.5 * z * z) / (np.sqrt(2.0 * np.pi) * ndtr(z))
+    distance = z + r
+    is_far = np.flatnonzero(z < MILLS_FAR)
+    x, tail = -z[is_far], np.zeros(len(is_far))
     for k in range(MILLS_TERMS, 0, -1):  # Laplace: D = 1/(x + 2/(x + 3/(x + ...))) at z = -x
-        far = k / (x + far)
-    near = np.exp(-0.5 * z * z) / (np.sqrt(2.0 * np.pi) * ndtr(z))
-    is_far = z < MILLS_FAR
-    return np.where(is_far, x + far, near), np.where(is_far, far, z + near)
+        tail = k / (x + tail)
+    r[is_far], distance[is_far] = x + tail, tail
+    return r, distance
 
 
 class Cloglog(Form):
@@ -162,5 +163,5 @@ def _growth(z: Vector) -> tuple[Vector, Vector]:
     m = np.exp(np.minimum(z, LARGE_LOG))
     mu = -np.expm1(-m)
     g = np.where(mu > 0, m * np.exp(-m) / mu, 1.0)
-    e = np.where(mu > 0, POISSON.losses(np.ones_like(m), -m) / mu, 0.0)  # (e^-m - 1 + m) / mu
-    return g, e
+    e = POISSON.losses(np.ones_like(m), -m) / mu  # (e^-m - 1 + m) / mu = m/2 + m^2/12 ...
+    return g, np.where(m < 1e-15, 0.5 * m, e)

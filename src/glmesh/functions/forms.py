@@ -1,6 +1,6 @@
 """Losses of a family with one link, as functions of a target y and a linear predictor z, row by row.
 
-All arrays have shape (m,). Values beyond the largest float64 are infinite; `Linked` in `families` silences numpy.
+All arrays have shape (m,). Values beyond the largest float64 are infinite; `Linked` silences numpy.
 """
 
 from __future__ import annotations
@@ -73,12 +73,13 @@ class PowerLog(Form):
         """Return y^a (E(a) - E(a-1)) with E(a) = (e^(a u) - 1)/a and u = z - log y; for y = 0, mu^a / a."""
         a, log_y = 2.0 - self.power, np.log(y)
         u = z - log_y
-        far = _difference(a, z, log_y, 0.0) - _difference(a - 1.0, z, log_y, log_y)
-        far = np.where(np.isnan(far), np.inf, far)  # both terms overflow, the second, which is added, more
-        series = np.zeros_like(u)
+        losses = _difference(a, z, log_y, 0.0) - _difference(a - 1.0, z, log_y, log_y)
+        losses = np.where(np.isnan(losses), np.inf, losses)  # both terms overflow, the second, which is added, more
+        near = np.flatnonzero(np.abs(u) < NEAR)
+        u, series = u[near], np.zeros(len(near))
         for k in range(TERMS, 1, -1):  # E(a) - E(a-1) = sum over k >= 2 of (a^(k-1) - (a-1)^(k-1)) u^k / k!
             series = series * u + (a ** (k - 1) - (a - 1.0) ** (k - 1)) / factorial(k)
-        losses = np.where(np.abs(u) < NEAR, np.exp(a * log_y) * series * u * u, far)
+        losses[near] = np.exp(a * log_y[near]) * series * u * u
         return np.where(y > 0, losses, np.exp(a * z) / a) if a > 0 else losses
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
