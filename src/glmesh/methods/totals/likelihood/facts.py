@@ -166,7 +166,7 @@ class FitFacts:
             information=from_triangle(sums["information"], k) if "information" in sums else hessian,
             meats=_meats(sums, k),
             targets=np.array(sums["targets"], dtype=np.float64) if "targets" in sums else np.zeros(2),
-            pearson=float(sums["pearson"][0]) if "pearson" in sums else np.nan,
+            pearson=_known(sums, "pearson"),
             clusters=round(float(sums["clusters"][0])) if "clusters" in sums else 0,
         )
 
@@ -177,7 +177,7 @@ class FitFacts:
             meats=self.meats | _meats(sums, self.rank),
             full=round(float(sums["full"][0])) if "full" in sums else 0,
             null_loss=float(sums["null_loss"][0]) if "null_loss" in sums else np.nan,
-            family_log_likelihood=float(sums["log_likelihood"][0]) if "log_likelihood" in sums else np.nan,
+            family_log_likelihood=_known(sums, "log_likelihood"),
         )
 
     # --- what it says
@@ -330,6 +330,13 @@ def inverse(matrix: Matrix) -> Matrix:
     """Return the inverse, shape (k, k), of a positive definite matrix; raise InvalidData if it is not."""
     factor = factor_of_inverse(matrix)
     return factor @ factor.T
+
+
+def _known(sums: Mapping[str, Vector], name: str) -> float:
+    """Return the sum of a field [sum, number of rows that it lacks]; NaN if it lacks any, or there is no such field."""
+    if name not in sums or sums[name][1] > 0.5:
+        return np.nan
+    return float(sums[name][0])
 
 
 def _meats(sums: Mapping[str, Vector], k: int) -> dict[str, Matrix]:

@@ -70,8 +70,9 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         rows: number of rows with a weight > 0. weight: sum of the weights. loss: half the deviance, or minus the
         log-likelihood. gradient: (k,). hessian: triangle of the observed one. HC0: triangle of sum s_i s_i' over the
         rows' scores s_i. With a family: targets: sum of w y and of w y^2; pearson: X^2, the sum of
-        w (y - mu)^2 / V(mu); information: triangle of the expected Hessian, unless the link is canonical. With
-        clusters: cluster: triangle of sum s_c s_c' over the clusters' sums of scores s_c; clusters: their number.
+        w (y - mu)^2 / V(mu), and the number of rows where that is not finite; information: triangle of the expected
+        Hessian, unless the link is canonical. With clusters: cluster: triangle of sum s_c s_c' over the clusters' sums
+        of scores s_c; clusters: their number.
     """
     scores, used = node.scores, node.weight > 0
     derivatives = node.likelihood.derivatives(node.point)
@@ -109,7 +110,8 @@ def second_fields(node: NodeEnd, facts: FitFacts, null_point: Vector | None) -> 
     dict of arrays
         null_loss: loss at `null_point`. With a family: HC2, HC3: triangles of sum s_i s_i' / (1 - h_i)^e over the rows'
         scores s_i and leverages h_i, e = 1 and 2; full: number of rows whose leverage is 1, which these leave out;
-        log_likelihood: at `FitFacts.likelihood_dispersion`, constants included, if that is a number above 0.
+        log_likelihood: at `FitFacts.likelihood_dispersion`, constants included, if that is a number above 0; beside it
+        the number of rows that have none, because it is not finite.
     """
     fields = {} if null_point is None else {"null_loss": node.likelihood.values(null_point[None])}
     rows = node.likelihood
@@ -129,7 +131,7 @@ def second_fields(node: NodeEnd, facts: FitFacts, null_point: Vector | None) -> 
     if np.isfinite(dispersion) and dispersion > 0:
         z = rows.predictors(node.point[None])[0]
         each = rows.family.log_likelihoods(rows.y[used], z[used], rows.weight[used], dispersion)
-        fields["log_likelihood"] = np.array([each.sum()])
+        fields["log_likelihood"] = _finite_sum(each)
     return fields
 
 
@@ -173,13 +175,21 @@ def _family_fields(node: NodeEnd, rows: RowLikelihood) -> dict[str, Vector]:
     family, used = rows.family, rows.weight > 0
     y, weight = rows.y[used], rows.weight[used]
     mu = family.mean(rows.predictors(node.point[None])[0][used])
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        squares = (y - mu) ** 2 / family.variance(mu)
     fields = {
         "targets": np.array([weight @ y, weight @ y**2]),
-        "pearson": np.array([weight @ ((y - mu) ** 2 / family.variance(mu))]),
+        "pearson": _finite_sum(weight * squares),
     }
     if not family.canonical:
         fields["information"] = node.triangle(rows.information(node.point))
     return fields
+
+
+def _finite_sum(values: Vector) -> Vector:
+    """Return [sum of the finite values, number of the others], because totals are of finite numbers."""
+    finite = np.isfinite(values)
+    return np.array([values[finite].sum(), float((~finite).sum())])
 
 
 def _cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:
