@@ -22,6 +22,7 @@ def test_public_names() -> None:
     assert sorted(glmesh.__all__) == [
         "Cocoa",
         "Cola",
+        "CoxRegressor",
         "ElasticNet",
         "ElasticNetCV",
         "GLMClassifier",
@@ -55,6 +56,7 @@ def test_public_names() -> None:
         "Binomial",
         "Box",
         "ConjugateOf",
+        "Cox",
         "ElasticNet",
         "EpsilonInsensitiveLoss",
         "FAMILIES",

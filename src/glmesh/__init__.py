@@ -18,6 +18,7 @@ from glmesh.transports import Network
 
 if TYPE_CHECKING:
     from glmesh.estimators import (
+        CoxRegressor,
         ElasticNet,
         ElasticNetCV,
         GammaRegressor,
@@ -42,13 +43,14 @@ __version__ = "0.1.0"
 
 _ESTIMATORS = (
     *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
-    *("GammaRegressor", "LogisticRegression", "PoissonRegressor", "Ridge", "TweedieRegressor"),
+    *("CoxRegressor", "GammaRegressor", "LogisticRegression", "PoissonRegressor", "Ridge", "TweedieRegressor"),
     *("enet_path", "lasso_path", "load_model"),
 )
 
 __all__ = [
     "Cocoa",
     "Cola",
+    "CoxRegressor",
     "ElasticNet",
     "ElasticNetCV",
     "GLMClassifier",

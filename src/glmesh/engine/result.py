@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from glmesh.core import Certificate, Event
-from glmesh.formatting import size
+from glmesh.formatting import rounded_up, size
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.network import Plan
 from glmesh.problem import Problem
@@ -198,17 +198,9 @@ class Result:
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         remark = f" {self.remark}" if self.remark else ""
         if np.isfinite(self.standard_errors_off):
-            off = _rounded_up(self.standard_errors_off)
+            off = rounded_up(self.standard_errors_off)
             remark += f" Each coefficient is within {off:.0e} standard errors of the exact estimate."
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"
 
     def __repr__(self) -> str:
         return f"<Result {self.message}>"
-
-
-def _rounded_up(number: float) -> float:
-    """Return the smallest float with one decimal digit that is at least `number` >= 0; 0 for 0."""
-    if not number:
-        return 0.0
-    unit = 10.0 ** np.floor(np.log10(number))
-    return float(np.ceil(number / unit) * unit)

@@ -12,8 +12,10 @@ from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
 from glmesh.estimators.logistic import LogisticRegression
 from glmesh.estimators.paths import enet_path, lasso_path
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
+from glmesh.estimators.survival import CoxRegressor
 
 __all__ = [
+    "CoxRegressor",
     "ElasticNet",
     "ElasticNetCV",
     "GLMClassifier",

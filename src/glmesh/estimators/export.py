@@ -19,6 +19,7 @@ from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
 from glmesh.estimators.logistic import LogisticRegression
 from glmesh.estimators.objective import TrainingData
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
+from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.functions import Family, Loss
 
@@ -27,6 +28,7 @@ _CLASSES: dict[str, type[NetworkEstimator]] = {
     for kind in (
         *(Ridge, Lasso, ElasticNet, LassoCV, ElasticNetCV, LinearSVR, GLMRegressor),
         *(LogisticRegression, LinearSVC, GLMClassifier, PoissonRegressor, GammaRegressor, TweedieRegressor),
+        CoxRegressor,
     )
 }
 

@@ -56,8 +56,6 @@ class FamilyRegressor(NetworkRegressor):
         self
             The fitted estimator.
         """
-        if offset is not None and rows == "own":
-            raise InvalidInput("rows='own' does not go with an offset; pass all rows on all ranks")
         with self._training(lambda: self._validated_rows(X, y, sample_weight, offset), rows) as data:
             return self._fit(data)
 

@@ -251,8 +251,7 @@ class TrainingData:
         options = objective.options() | {"split": self.split}
         if self.pooled:
             X, y, weight = parts[0]
-            if self.offsets is not None:
-                return Problem.glm(X, y, sample_weight=weight, offset=self.offsets[0], **options)
+            options["offset"] = None if self.offsets is None else self.offsets[0]
             if self.deal is not None:
                 return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options)
             return Problem.glm(X, y, sample_weight=weight, **options)

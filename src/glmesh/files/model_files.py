@@ -20,7 +20,8 @@ With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,)
 |                             | its `split` is "features" if `coef` is one site's share; null: columns have no names   |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
-| `info`                      | texts and numbers about the run, by name; with a family its link and parameters        |
+| `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
+|                             | as `exposure` the column whose logarithm is added                                      |
 
 A reader refuses a version that it does not know. Version 2 lacks `contract`, `federation`, `digest`, `sites` and
 `without`; version 1 also had two classes at most, both numbers.
@@ -153,6 +154,12 @@ class Model:
         p = self.coef.shape[-1]
         if X.ndim != 2 or X.shape[1] > p or (X.shape[1] < p and not issparse(X)):
             raise InvalidData(f"X has shape {X.shape}, expected {p} columns: those the model was trained on")
+        if "exposure" in self.info and self.names is not None:
+            at = self.names.index(str(self.info["exposure"]))
+            X = np.array(X.toarray() if issparse(X) else X)
+            if not (X[:, at] > 0).all():
+                raise InvalidData(f"the exposure {self.names[at]!r} is not > 0 in every row; leave such rows out")
+            X[:, at] = np.log(X[:, at])
         scores: Vector = X @ self.coef[..., : X.shape[1]].T + self.intercept
         return scores
 

@@ -6,6 +6,7 @@ prox, conjugate and constants. It knows nothing of data matrices, nodes or solve
 """
 
 from glmesh.functions.conjugate import ConjugateOf
+from glmesh.functions.cox import Cox
 from glmesh.functions.entropy import LogisticDual
 from glmesh.functions.families import (
     FAMILIES,
@@ -49,6 +50,7 @@ __all__ = [
     "Binomial",
     "Box",
     "ConjugateOf",
+    "Cox",
     "ElasticNet",
     "EpsilonInsensitiveLoss",
     "Family",

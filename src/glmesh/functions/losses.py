@@ -33,6 +33,9 @@ class Loss(ABC):
         Whether sqrt(c) times the rows of A stands for weights c, so that tau = 1 whatever the weights.
     by_likelihood : bool
         Whether only `MaximumLikelihood` fits it, by totals of its likelihood: families, softmax, Cox.
+    compares_rows : bool
+        Whether the rows of a node are compared with each other, as by Cox: an intercept has no effect then, and rows
+        that are to be compared must stay at one node.
 
     Examples
     --------
@@ -47,6 +50,7 @@ class Loss(ABC):
     is_curved: ClassVar[bool] = True
     scales_rows: ClassVar[bool] = False
     by_likelihood: ClassVar[bool] = False
+    compares_rows: ClassVar[bool] = False
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Columnwise:
@@ -91,6 +95,15 @@ class Loss(ABC):
             Targets.
         where : str, default ""
             Whose targets they are, for the message, such as " of node 2".
+        """
+
+    def check_range(self, low: float, high: float) -> None:  # noqa: B027
+        """Raise InvalidData if the targets of all nodes together make no problem; here they always do.
+
+        Parameters
+        ----------
+        low, high : float
+            Smallest and largest target of all nodes.
         """
 
     def total(self, y: Vector, z: Vector, c: Vector) -> float:

@@ -185,6 +185,7 @@ class NodeData:
         """
         self._check(summary)
         self.targets(summary)
+        self.spec.loss.check_range(summary.y_min, summary.y_max)
         by_samples = self.spec.split == "samples"
         self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
 

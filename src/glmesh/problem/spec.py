@@ -58,6 +58,8 @@ class ProblemSpec:
         scaled = [part.scaled(alpha) for part in parts]
         _check_list(penalty, scaled, split)
         _check_pair(loss, scaled, split)
+        if fit_intercept and loss.compares_rows:
+            raise UnsuitablePair(f"an intercept has no effect on the {loss.name} loss; leave fit_intercept=True away")
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
         return ProblemSpec(loss, one, name, float(alpha), ratio, chosen, fit_intercept)
