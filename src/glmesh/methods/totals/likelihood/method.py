@@ -15,7 +15,9 @@ import numpy as np
 
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.contribution import beginnings, contribute
+from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.round import LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
@@ -102,6 +104,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             return float("nan")
         return state.distance / float(np.sqrt(state.dispersion))
 
+    def facts(self, state: LikelihoodState) -> FitFacts | None:
+        """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""
+        return state.facts
+
     def finished(self, block: Rows, state: LikelihoodState) -> bool | None:
         """Return whether a fit without a penalty knows all that it is to find out; None: the gap decides."""
         if state.scale is None:
@@ -128,3 +134,5 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         like = _sizes(state.sums)
         sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
+        if rounds.ended:
+            state.facts = yield from closing_totals(block, rounds.fitted())
