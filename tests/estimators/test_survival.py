@@ -87,14 +87,12 @@ def test_pooled_rows_are_one_stratum_at_one_node_unless_strata_are_given():
 
 
 def test_weights_and_strata_are_those_of_lifelines():
-    from lifelines import CoxPHFitter
-
     X, time, event, site = pooled(sites(3))
     weight = np.random.default_rng(0).uniform(0.1, 3.0, len(time))
-    frame = pd.DataFrame((X - SHIFTED) / SCALES, columns=list("abcd")).assign(t=time, e=event, s=site, w=weight)
-    fit = CoxPHFitter().fit(frame, "t", "e", weights_col="w", strata="s", robust=True)
+    # CoxPHFitter of lifelines 0.30.3 on these rows, weights_col and strata; it needs an older pandas than we do
+    params = [0.41277753264872347, 0.12470623821695738, 0.11229267298998563, 0.18199417036115487]
     model = CoxRegressor().fit(X, time, event, weight, strata=site)
-    np.testing.assert_allclose(model.coef_ * SCALES, fit.params_, rtol=1e-5)
+    np.testing.assert_allclose(model.coef_ * SCALES, params, rtol=1e-5)
     with_zeros = CoxRegressor().fit_nodes([(X, time, event, weight * (site == 1)), (X[:0], time[:0], event[:0])])
     own = CoxRegressor().fit(*(one[site == 1] for one in (X, time, event, weight)))
     np.testing.assert_allclose(with_zeros.coef_, own.coef_, rtol=1e-9)

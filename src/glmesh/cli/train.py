@@ -37,7 +37,9 @@ from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
 from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up, size
+from glmesh.inference import Inference
 from glmesh.methods import MaximumLikelihood
+from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
@@ -237,7 +239,16 @@ def _model(
         classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
         contract=contract,
+        facts=_facts(result, contract),
     )
+
+
+def _facts(result: Result, contract: Contract | None) -> FitFacts | None:
+    """Return what totals said of a fit without a penalty, with the names of the columns; None: nothing."""
+    if result.facts is None or result.facts.fitted.outputs > 1:
+        return result.facts
+    named = contract is not None and contract.header and bool(contract.names)
+    return result.facts.named(contract.names) if contract is not None and named else result.facts
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
@@ -292,13 +303,15 @@ def _summary(
         ("objective", f"{result.objective:.8g}"),
         *_gaps(result, certifying=options.stop == "certificate"),
         ("", "(this is about the optimiser on these rows; whether the data are right it cannot say)"),
-        ("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"),
     ]
-    if options.intercept:
+    if model.facts is None:
+        lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
+    if options.intercept and model.facts is None:
         lines.append(("intercept", f"{model.intercept:.6g}"))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    return f"\n{result.status}\n\n{rows(lines)}"
+    table = "" if model.facts is None else f"\n\n{Inference(model.facts).summary()}"
+    return f"\n{result.status}\n\n{rows(lines)}{table}"

@@ -22,6 +22,7 @@ from glmesh.estimators.regression import GLMRegressor, LinearSVR
 from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.functions import Family, Loss
+from glmesh.methods.totals.likelihood.facts import FitFacts
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
@@ -64,7 +65,14 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
         info={"estimator": type(estimator).__name__, "params": json.dumps(params), **_parameters(objective.loss)},
         contract=_contract(estimator),
+        facts=_facts(estimator),
     ).save(path)
+
+
+def _facts(estimator: Any) -> FitFacts | None:
+    """Return what totals said of an estimator's fit without a penalty; None: nothing."""
+    result = getattr(estimator, "result_", None)
+    return getattr(estimator, "_facts", None) if result is None else getattr(result, "facts", None)
 
 
 def _parameters(loss: Loss | str) -> dict[str, Any]:
@@ -157,6 +165,8 @@ def load_model(path: str | PathLike[str]) -> Any:
     else:
         estimator.classes_ = np.array(model.classes)
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
+    if model.facts is not None:
+        estimator._facts = model.facts
     return estimator
 
 

@@ -7,6 +7,7 @@ The file is an npz archive of plain arrays, so NumPy alone can read it and nothi
 | `coef`      | float64 (p,) | coefficients, in the order of X's columns  |
 | `intercept` | float64 ()   | added to X @ coef                          |
 | `meta`      | uint8 (n,)   | everything else, as JSON in UTF-8          |
+| `facts_...` | float64      | sums at the end of a fit without a penalty |
 
 With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,). `meta` is an object:
 
@@ -18,6 +19,7 @@ With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,)
 | `classes`                   | labels, numbers or texts; null for a regression                                        |
 | `contract`                  | names of the features in the order of `coef`, target, labels (`Contract.to_dict`);     |
 |                             | its `split` is "features" if `coef` is one site's share; null: columns have no names   |
+| `facts`                     | numbers and names beside the arrays `facts_...` (`FitFacts`); null or absent: none     |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
 | `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
@@ -28,10 +30,11 @@ A reader refuses a version that it does not know. Version 2 lacks `contract`, `f
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -42,10 +45,13 @@ from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
 from glmesh.functions import FAMILIES, Family
+from glmesh.methods.totals.likelihood.facts import MEATS, FitFacts
 from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 3
+MATRICES = ("gradient", "hessian", "information", "targets")  # arrays of `FitFacts` beside its meats
+FACTS = tuple(f"facts_{name}" for name in (*MATRICES, *MEATS))  # keys of a file that hold them
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +78,9 @@ class Model:
         a contract without header: columns go by position.
     federation, digest : str, default ""
         Name of the federation that trained the model, and the digest of its file.
+    facts : FitFacts, optional
+        What totals at the end of a fit without a penalty say, from which the table of coefficients is made; None: there
+        were none.
     sites, without : tuple of str, default ()
         Members of the federation whose data are in the model, and those whose data are not.
     version : int, default 3
@@ -95,6 +104,7 @@ class Model:
     classes: tuple[float | str, ...] | None = None
     info: dict[str, str | float | int] = field(default_factory=dict)
     contract: Contract | None = None
+    facts: FitFacts | None = None
     federation: str = ""
     digest: str = ""
     sites: tuple[str, ...] = ()
@@ -227,11 +237,15 @@ class Model:
             "classes": self.classes and [_label(label) for label in self.classes],
             "info": self.info,
             "contract": self.contract and self.contract.to_dict(),
+            "facts": None,
             "federation": self.federation,
             "digest": self.digest,
             "sites": list(self.sites),
             "without": list(self.without),
         }
+        arrays: dict[str, Any] = {}
+        if self.facts is not None:
+            meta["facts"], arrays = _packed(self.facts.to_dict())
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
         write_atomically(
             path,
@@ -240,6 +254,7 @@ class Model:
                 coef=np.asarray(self.coef, dtype=np.float64),
                 intercept=np.asarray(self.intercept, dtype=np.float64),
                 meta=np.frombuffer(text.encode(), dtype=np.uint8),
+                **arrays,
             ),
         )
 
@@ -276,7 +291,7 @@ def load(path: str | PathLike[str]) -> Model:
     array([1., 1.])
     """
     path = Path(path)
-    arrays = read_arrays(path, (), optional=("coef", "intercept", "meta"))
+    arrays = read_arrays(path, (), optional=("coef", "intercept", "meta", *FACTS))
     meta = _meta(arrays.get("meta", np.array(0)), path)
     coef, intercept = arrays.get("coef"), arrays.get("intercept")
     if coef is None or intercept is None or coef.dtype.kind != "f" or coef.ndim not in (1, 2):
@@ -294,10 +309,37 @@ def load(path: str | PathLike[str]) -> Model:
             classes=_classes(meta["classes"], coef),
             info=dict(meta["info"]),
             **(_origin(meta, coef.shape[-1]) if meta["version"] >= 3 else {}),
+            facts=_facts(meta.get("facts"), arrays),
             version=meta["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
+
+
+def _packed(tree: Tree) -> tuple[Tree, dict[str, Array]]:
+    """Return (tree, arrays): `FitFacts.to_dict` with JSON alone, and its matrices, {key of the file: array}."""
+    arrays = {f"facts_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
+    arrays |= {f"facts_{name}": value for name, value in tree["meats"].items()}
+    rest = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
+    fitted = {name: _listed(value) for name, value in tree["fitted"].items()}
+    return rest | {"fitted": fitted}, arrays
+
+
+def _listed(value: object) -> object:
+    """Return an array as a list, and any other value as it is."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
+    """Return the facts that `_packed` took apart; None: the file has none. ValueError or KeyError: they are spoiled."""
+    if tree is None:
+        return None
+    found = {name: arrays[f"facts_{name}"] for name in MATRICES if f"facts_{name}" in arrays}
+    meats = {name: arrays[f"facts_{name}"] for name in MEATS if f"facts_{name}" in arrays}
+    fitted = dict(tree["fitted"])
+    fitted |= {"coef": np.array(fitted["coef"], dtype=np.float64)}
+    fitted |= {name: np.array(fitted[name], dtype=bool) for name in ("held", "aliased")}
+    return FitFacts.of_dict({**tree, **found, "meats": meats, "fitted": fitted})
 
 
 def _meta(array: Array, path: Path) -> Tree:

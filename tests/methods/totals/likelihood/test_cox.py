@@ -114,21 +114,19 @@ def test_sites_as_strata_agree_with_statsmodels(seed, ties):
 
 
 def test_weights_of_efron_and_the_optimum_are_those_of_lifelines():
-    import pandas as pd
-    from lifelines import CoxPHFitter
-
     rows = random_rows(5, 80)
     used = rows.weight > 0
-    frame = pd.DataFrame(rows.X[used], columns=["a", "b", "c"]).assign(
-        time=np.abs(rows.y[used]), event=rows.y[used] > 0, weight=rows.weight[used]
+    # CoxPHFitter of lifelines 0.30.3 on these rows, weights_col, precision 1e-12; it needs an older pandas than we do
+    params, log_likelihood = (
+        np.array([0.023077936982314178, -0.1197054418043472, -0.01684488275558815]),
+        -192.1906179614685,
     )
-    fit = CoxPHFitter().fit(frame, "time", "event", weights_col="weight", robust=True, fit_options={"precision": 1e-12})
-    likelihood, point = rows.likelihood("efron"), np.append(fit.params_.to_numpy(), 0.0)
+    likelihood, point = rows.likelihood("efron"), np.append(params, 0.0)
     constant = 0.0  # sum over times of W log(W/d), W the weight of the d rows that die then
     for t in np.unique(rows.y[(rows.y > 0) & used]):
         weight = rows.weight[(rows.y == t) & used]
         constant += weight.sum() * np.log(weight.mean())
-    assert likelihood.values(point[None, :])[0] == pytest.approx(-fit.log_likelihood_ - constant, rel=1e-10)
+    assert likelihood.values(point[None, :])[0] == pytest.approx(-log_likelihood - constant, rel=1e-10)
     assert np.abs(likelihood.derivatives(point).gradient).max() < 1e-5
 
 

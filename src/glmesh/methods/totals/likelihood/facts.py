@@ -5,7 +5,7 @@ Nothing here is about a single row; everything can be kept in a model file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -282,6 +282,10 @@ class FitFacts:
         if not x > 1e-4:  # the formula loses its digits; NaN stays NaN
             return decrement**2 / 2.0 / (1.0 - x)
         return float(((1.0 - x) * np.log1p(-x) + x) * (decrement / x) ** 2)
+
+    def named(self, names: Sequence[str]) -> Self:
+        """Return the facts with the names of the data's columns, the offset among them, for a row's only predictor."""
+        return replace(self, fitted=replace(self.fitted, names=(*names, INTERCEPT)))
 
     # --- as plain data
 
