@@ -63,8 +63,8 @@ def test_a_predictor_that_is_not_finite_has_an_infinite_loss():
 def test_targets_that_are_no_class_numbers_are_refused_with_their_row(wrong):
     loss = Softmax(3)
     loss.check(np.array([0.0, 1.0, 2.0]))
-    with pytest.raises(InvalidData, match=r"part 4: y holds .* at row 1, expected a class number 0, 1, ..., 2"):
-        loss.check(np.array([0.0, wrong]), "part 4")
+    with pytest.raises(InvalidData, match=r"y of node 4 holds .* at row 1, expected a class number 0, 1, \.\.\., 2"):
+        loss.check(np.array([0.0, wrong]), " of node 4")
 
 
 @pytest.mark.parametrize("wrong", [1, 0, 2.5, True])

@@ -6,16 +6,20 @@ class c. What is added to all C predictors changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, UnsuitablePair
 from glmesh.functions.losses import Loss
 from glmesh.functions.separable import Columnwise
 from glmesh.types import Indices, Matrix, Vector
 from glmesh.validation import whole_number
+
+MOST_CLASSES = 10_000  # classes up to which targets are taken for class numbers, because a Hessian has C^2 blocks
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,29 @@ class Softmax(Loss):
 
     n_classes: int
     name = "multinomial"
+    by_likelihood = True
     dispersion: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         whole_number(self.n_classes, "n_classes", 2)
+
+    @staticmethod
+    def of(targets: Sequence[ArrayLike]) -> Softmax:
+        """Return the loss with the classes 0, 1, ..., the largest target of all parts; y of a part has shape (m_k,).
+
+        Raise InvalidData for targets that are no numbers, and where there are fewer than two classes.
+        """
+        try:
+            largest = max(float(np.max(y)) for y in (np.asarray(part, dtype=np.float64) for part in targets) if y.size)
+        except (TypeError, ValueError):
+            raise InvalidData(
+                "the multinomial family takes class numbers 0, 1, ... as y; encode labels first"
+            ) from None
+        if not 1 <= largest < MOST_CLASSES:
+            raise InvalidData(
+                f"y holds {largest:g} at most, expected class numbers 0, 1, ..., at least two, below {MOST_CLASSES:,}"
+            )
+        return Softmax(int(largest) + 1)
 
     @property
     def n_outputs(self) -> int:
@@ -102,14 +125,17 @@ class Softmax(Loss):
         return -weight * self.losses(y, z)
 
     def check(self, y: Vector, where: str = "") -> None:
-        """Raise InvalidData if a target is no class number; the message names the value, its row and `where`."""
+        """Raise InvalidData if a target is no class number; the message names the value, its row and `where`.
+
+        `where` says whose targets they are, such as " of node 2".
+        """
         y = np.asarray(y, dtype=np.float64)
         wrong = ~((y >= 0) & (y < self.n_classes) & (y == np.floor(y)))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InvalidData(
-                f"{where}{': ' if where else ''}y holds {y[row]:g} at row {row}, expected a class number "
-                f"0, 1, ..., {self.n_classes - 1}; encode the classes first, or drop the row"
+                f"y{where} holds {y[row]:g} at row {row}, expected a class number 0, 1, ..., {self.n_classes - 1}; "
+                "encode the classes first, or drop the row"
             )
 
     def dual(self, y: Vector, c: Vector) -> Columnwise:

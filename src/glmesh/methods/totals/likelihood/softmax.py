@@ -1,17 +1,7 @@
-"""Multinomial likelihood: C linear predictors of a row, one for each class, and what fixes their common shift.
+"""Multinomial likelihood: C linear predictors of a row, one for each class.
 
-Coefficients are (w_0, b_0, w_1, b_1, ..., w_{C-1}, b_{C-1}), d = C (p + 1). A vector that is added to the coefficients
-of all classes changes no probability, so the loss is flat along p + 1 directions: one for each column, and one for the
-intercept. `gauge` fixes each of them once:
-
-- A column without a penalty: the first class has the coefficient 0, as the reference class of statsmodels' MNLogit
-  has. The others are then logarithms of odds against it.
-- A column with L2 in its penalty: nothing is held. Only the penalty feels the shift, and it is smallest where the
-  coefficients of the C classes add up to 0, as scikit-learn's do; a class that is held at 0 would be another model.
-- A column with L1 alone: nothing is held. The penalty is smallest where a median of the C coefficients is 0; for an
-  even C there may be several such points. `settled` takes one at which some class has exactly 0.
-- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `settled` moves all by
-  minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
+Coefficients are (w_0, b_0, w_1, b_1, ..., w_{C-1}, b_{C-1}), d = C (p + 1). The loss is flat along a common shift of
+all classes in a column, or in the intercept: `outputs` says what holds them.
 """
 
 from __future__ import annotations
@@ -21,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.errors import UnsuitablePair
-from glmesh.functions import Table
 from glmesh.functions.softmax import Softmax
-from glmesh.methods.totals.contribution import gram
+from glmesh.methods.totals.likelihood.rows import gram
 from glmesh.methods.totals.likelihood.terms import Derivatives, Likelihood
 from glmesh.types import Matrix, SampleMatrix, Vector
 
@@ -119,12 +107,11 @@ class SoftmaxLikelihood(Likelihood):
     def _sparse_hessian(self, P: Matrix, rest: Matrix) -> Matrix:
         """Return the Hessian, shape (d, d), from the probabilities P and 1 - P, shape (m, C), for sparse rows."""
         C, n = self.loss.n_classes, self._width
-        out, columns, transposed = np.empty((C, n, C, n)), np.arange(n), self.X.T
+        out = np.empty((C, n, C, n))
         for a in range(C):
             for b in range(a, C):
                 bends = self.weight * P[:, a] * (rest[:, a] if a == b else P[:, b])
-                upper = gram(self.X, transposed, bends, columns)
-                block = np.triu(upper) + np.triu(upper, 1).T
+                block = gram(self.X, bends)
                 out[a, :, b] = out[b, :, a] = block if a == b else -block
         return out.reshape(self.d, self.d)
 
@@ -187,44 +174,3 @@ class SoftmaxLikelihood(Likelihood):
             logs = np.clip(np.log(sums / sums.sum()), -FAREST, 0.0)
         out[:, -1] = logs - logs[0]
         return out.ravel()
-
-
-def gauge(penalty: Table, p: int, n_classes: int, *, fit_intercept: bool) -> Table:
-    """Return the penalty of all C (p + 1) coefficients, from that of the p columns, which is the same for all classes.
-
-    What no penalty feels is held at 0, as the module's docstring says: coefficients of the first class in columns
-    without a penalty, the intercept of the first class, and all intercepts without `fit_intercept`. UnsuitablePair is
-    raised for an offset, and for bounds or a linear term in a column with neither L1 nor L2.
-    """
-    columns = penalty.kernel_rows(p)
-    l1, l2, linear, lo, hi = columns.T
-    if ((lo == hi) & (lo != 0)).any():
-        raise UnsuitablePair("an offset that is the same for all classes changes no probability; leave it out")
-    bare = (l1 == 0) & (l2 == 0)
-    if (bare & (lo < hi) & (np.isfinite(lo) | np.isfinite(hi) | (linear != 0))).any():
-        raise UnsuitablePair(
-            "the multinomial loss knows coefficients but for a common shift of all classes, which bounds or a linear "
-            "term do not fix; add an L1 or L2 penalty, or leave them out"
-        )
-    open_sides = [-np.inf, np.inf] if fit_intercept else [0.0, 0.0]
-    out = np.tile(np.vstack([columns, [0.0, 0.0, 0.0, *open_sides]]), (n_classes, 1))
-    out[: p + 1][np.append(bare, True), 3:] = 0.0
-    return Table(*out.T)
-
-
-def settled(penalty: Table, point: Vector, n_classes: int) -> Vector:
-    """Return an equivalent of `point`, shape (d,), whose penalty is not larger: the loss is the same.
-
-    `penalty` is that of all d coefficients, as `gauge` returns it. In a column with L1 alone, the median that is nearer
-    to 0 becomes exactly 0. Free intercepts are moved to add up to 0, unless no column has a penalty, where the first
-    class is the reference. A column with bounds is left as it is.
-    """
-    out = point.reshape(n_classes, -1).copy()
-    l1, l2, linear, lo, hi = penalty.kernel_rows(point.size).reshape(n_classes, -1, 5).transpose(2, 0, 1)[:, -1]
-    if np.isneginf(lo[-1]) and ((l1 > 0) | (l2 > 0)).any():
-        out[:, -1] -= out[:, -1].mean()
-    alone = np.flatnonzero((l1 > 0) & (l2 == 0) & (linear == 0) & np.isneginf(lo) & np.isposinf(hi))
-    medians = np.sort(out[:, alone], axis=0)[[(n_classes - 1) // 2, n_classes // 2]]
-    nearer = np.abs(medians[1]) < np.abs(medians[0])
-    out[:, alone] -= np.where(nearer, medians[1], medians[0])
-    return out.ravel()
