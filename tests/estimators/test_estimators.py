@@ -100,9 +100,13 @@ def test_a_node_may_have_one_class_or_nothing():
     parts = [(IRIS[order[:50]], NAMES[order[:50]]), (IRIS[order[50:]], NAMES[order[50:]]), (IRIS[:0], NAMES[:0])]
     model = glmesh.LogisticRegression(tol=1e-8).fit_nodes(parts, classes=["setosa", "virginica", "versicolor"])
     assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
-    reference = OneVsRestClassifier(linear_model.LogisticRegression(tol=1e-10)).fit(IRIS, NAMES)
+    reference = linear_model.LogisticRegression(tol=1e-10).fit(IRIS, NAMES)
     assert (model.predict(IRIS) == reference.predict(IRIS)).all()
     np.testing.assert_allclose(model.predict_proba(IRIS), reference.predict_proba(IRIS), atol=1e-3)
+    apart = glmesh.LogisticRegression(tol=1e-8, multi_class="ovr").fit_nodes(parts, classes=NAMES)
+    reference = OneVsRestClassifier(linear_model.LogisticRegression(tol=1e-10)).fit(IRIS, NAMES)
+    assert (apart.predict(IRIS) == reference.predict(IRIS)).all()
+    np.testing.assert_allclose(apart.predict_proba(IRIS), reference.predict_proba(IRIS), atol=1e-3)
 
 
 @pytest.mark.parametrize("n_nodes", [1, 40])
@@ -156,6 +160,9 @@ MODELS = {
     "quantile": (lambda: glmesh.GLMRegressor("quantile", n_nodes=2, tol=1e-3), X, Y),
     "logistic": (lambda: glmesh.LogisticRegression(**SMALL), IRIS[:100], NAMES[:100]),
     "logistic_of_three": (lambda: glmesh.LogisticRegression(**SMALL), IRIS, NAMES),
+    "logistic_against_the_rest": (lambda: glmesh.LogisticRegression(multi_class="ovr", **SMALL), IRIS, NAMES),
+    "multinomial": (lambda: glmesh.GLMClassifier(family="multinomial", **SMALL), IRIS, NAMES),
+    "multinomial_of_two": (lambda: glmesh.GLMClassifier(family="multinomial", **SMALL), IRIS[:100], NAMES[:100]),
     "svc_of_three": (lambda: glmesh.LinearSVC(n_nodes=2, tol=1e-4), IRIS, FLOWERS),
     "smoothed_hinge": (lambda: glmesh.GLMClassifier(SmoothedHingeLoss(0.5), n_nodes=2, tol=1e-4), IRIS, NAMES),
 }
@@ -321,7 +328,7 @@ def test_folds_and_weights_travel_in_the_same_totals():
 
 
 def test_several_classes_take_the_communications_of_the_slowest():
-    model = glmesh.LogisticRegression(n_nodes=4).fit(IRIS, NAMES)
+    model = glmesh.LogisticRegression(n_nodes=4, multi_class="ovr").fit(IRIS, NAMES)
     each = [glmesh.LogisticRegression(n_nodes=4).fit(IRIS, name == NAMES) for name in model.classes_]
     assert [result.communications for result in model.result_] == [one.result_.communications for one in each]
     assert model.n_iter_.tolist() == [one.n_iter_[0] for one in each]

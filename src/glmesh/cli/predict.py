@@ -18,8 +18,10 @@ from glmesh.files.data_files import is_table, read_table
 from glmesh.files.model_files import Model
 from glmesh.files.streams import kind_of
 from glmesh.files.svmlight import IndexBase
+from glmesh.functions import Softmax
 from glmesh.types import Flags, Labels, SampleMatrix
 
+PROBABLE = ("logistic", Softmax.name)  # losses whose models know the probabilities of classes
 HELP = "apply a saved model to a data file"
 
 
@@ -46,7 +48,8 @@ def add_options(parser: Parser) -> None:
     add("--out", metavar="FILE", help="write there instead of printing")
     add("--node", metavar="NODE.toml", help="with the other sites of a federation that is split by features")
     several = "of more than two, of every label, ascending"
-    add("--probability", action="store_true", help=f"print P(the larger label); {several} (logistic loss only)")
+    losses = "logistic or multinomial loss only"
+    add("--probability", action="store_true", help=f"print P(the larger label); {several} ({losses})")
 
 
 def run(options: Namespace) -> int:
@@ -80,7 +83,7 @@ def run(options: Namespace) -> int:
 
 def _check(options: Namespace, model: Model) -> None:
     """Raise InvalidInput for options of `predict` that do not go with the model, or with each other."""
-    if options.probability and model.loss != "logistic":
+    if options.probability and model.loss not in PROBABLE:
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     if model.is_share and not options.node:
         whose = model.info.get("node", "one site")

@@ -158,8 +158,10 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Return the arrays (columns, labels, weights) of the k-th node of this process, to make a digest from."""
 
     @abstractmethod
-    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float | Vector]:
         """Return (coefficients (p,), intercept) for variables x (n,) in the user's order and estimates (K, d).
+
+        A model with C linear predictors of a row has shapes (C, p) and (C,).
 
         `members` is a mask of shape (K,): only members' estimates count.
         """

@@ -60,9 +60,9 @@ class Result:
     x : array of shape (n,) or None
         Variables in the user's order: coefficients split by features, dual variables split by samples. None after a
         method on totals, which has coefficients alone.
-    coef : array of shape (p,)
-        Coefficients of the model.
-    intercept : float
+    coef : array of shape (p,) or (C, p)
+        Coefficients of the model; of the multinomial family a row for each of C classes.
+    intercept : float, or array of shape (C,)
         Intercept of the model; 0 if none is fitted.
     rounds : int
         Rounds made.
@@ -129,7 +129,7 @@ class Result:
 
     x: Vector | None
     coef: Vector
-    intercept: float
+    intercept: float | Vector
     rounds: int
     communications: int
     bytes: int
@@ -174,13 +174,13 @@ class Result:
         return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
 
     def coef_of(self, node: int) -> Vector:
-        """Return the coefficients of one node's model, shape (p,).
+        """Return the coefficients of one node's model, in the shape of `coef`.
 
         Split by samples, and after a consensus method, every node has a model of its own; split by features all have
         `coef`.
         """
         if self.copies:
-            return np.asarray(self.estimates[node])
+            return np.asarray(self.estimates[node]).reshape(self.coef.shape)
         if self.problem.spec.split == "samples":
             return self.problem.model_of(self.problem.composite.f.gradient(self.estimates[node]))[0]
         return self.coef

@@ -229,14 +229,14 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         size = self.n_nodes if isinstance(self.topology, str) else None
         return NetworkInfo.of_graph(topology.build(self.topology, size, 0), 0)
 
-    def _start(self, size: int, turn: int = 0) -> Vector | None:
-        """Return the variables, shape (size,), with which an earlier fit of this estimator ended; None: begin at zero.
+    def _start(self, shape: tuple[int, ...], turn: int = 0) -> Vector | None:
+        """Return the variables, of this shape, with which an earlier fit of this estimator ended; None: begin at zero.
 
         `turn` is the number of the problem within a fit, which has one per class. It is None unless the parameter
-        warm_start is set and the earlier fit had `size` variables.
+        warm_start is set and the earlier fit had variables of this shape.
         """
         before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
-        return before[turn] if turn < len(before) and len(before[turn]) == size else None
+        return before[turn] if turn < len(before) and before[turn].shape == shape else None
 
     def _report(self, run: Run) -> None:
         """Write round, objective and gap of a run to stderr every REPORT_EVERY rounds.
@@ -261,8 +261,8 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
 
     @staticmethod
-    def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) of a result: an array of shape (p,) and a float.
+    def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float | Vector]:
+        """Return (coefficients, intercept) of a result: an array of shape (p,) and a float, or (C, p) and (C,).
 
         A penalised intercept is the result's last coefficient times `intercept_scaling`; the coefficient 1 of an offset
         is left out.
@@ -271,7 +271,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return result.coef[:-1].copy(), float(result.intercept)
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
-        return result.coef.copy(), float(result.intercept)
+        return result.coef.copy(), result.intercept
 
     # --- what a fit leaves behind
 
@@ -381,11 +381,14 @@ def _checked_part(
 def variables_of(result: Result, objective: Objective) -> Vector:
     """Return the variables with which a fit ended, for a warm start, shape (n,).
 
-    After a method on totals, which has no x, these are the coefficients and then the intercept, if it is free.
+    After a method on totals, which has no x, these are the coefficients and then the intercept, if it is free; of
+    several classes that are fitted together a row for each.
     """
     if result.x is not None:
         return result.x
-    return np.append(result.coef, result.intercept) if objective.intercept == "free" else result.coef
+    if objective.intercept != "free":
+        return result.coef
+    return np.concatenate([result.coef, np.asarray(result.intercept)[..., None]], axis=-1)
 
 
 def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Objective | None = None) -> dict[str, Any]:

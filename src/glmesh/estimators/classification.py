@@ -1,255 +1,11 @@
-"""Classifiers: their common base, support vector machine, and one for every classification loss of the catalogue."""
+"""Classifiers: the support vector machine, and one for every classification loss of the catalogue and softmax."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-from numpy.typing import ArrayLike
-from scipy.special import expit
-from sklearn.base import ClassifierMixin
-from sklearn.utils import compute_class_weight
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-
-from glmesh.engine.solve import solve
-from glmesh.engine.together import solve_together
-from glmesh.errors import InvalidData, InvalidInput
-from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
+from glmesh.errors import InvalidInput
+from glmesh.estimators.classifier import NetworkClassifier
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
-from glmesh.functions import Loss, Separable
-from glmesh.problem.named import check_labels
-from glmesh.types import Data, Matrix, Vector
-
-
-def is_logistic(estimator: object) -> bool:
-    """Return whether a classifier has the logistic loss, so that it can predict probabilities."""
-    loss = getattr(estimator, "loss", "logistic")
-    return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
-
-
-def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[object]) -> None:
-    """Raise InvalidData if a part has a label that is none of `classes`, or if no part has one of the classes.
-
-    `labels` has an array for each part of the data, with the distinct labels of that part.
-    """
-    for k, own in enumerate(labels):
-        other = [label for label in own.tolist() if label not in classes]
-        if other:
-            raise InvalidData(f"part {k} has the label {other[0]!r}; classes are {classes}")
-    held = {label for own in labels for label in own.tolist()}
-    absent = [label for label in classes if label not in held]
-    if absent:
-        raise InvalidData(f"no part has the label {absent[0]!r}, which classes has; leave it out")
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
-    """Base class of all classifiers: one linear function X w + b for two classes, one per class for more."""
-
-    class_weight: Mapping[Any, float] | str | None = None
-
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
-        """Learn from pooled data, dealt out over a simulated network.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-        y : array of shape (n_samples,)
-            Labels, numbers or strings.
-        sample_weight : array of shape (n_samples,) or None, default None
-            Factors >= 0 of the samples' losses; None: 1.
-        rows : {"all", "own"}, default "all"
-            With runtime="mpi": whether every rank passes all rows (they are compared) or rows of its own, which are
-            put together in the order of ranks.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        with self._training(lambda: self._validated(X, y, sample_weight), rows) as data:
-            return self._fit(data)
-
-    def fit_nodes(self, parts: Sequence[tuple[Data, ...]], *, classes: ArrayLike | None = None) -> Self:
-        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
-
-        Parameters
-        ----------
-        parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
-            Data of node k, which need not have samples of every class. Split by samples, which split="auto" always is,
-            each part has its own rows; with split="features" its own columns, and all have the same y (coefficients
-            come in the order of the parts). Columns of data frames go by name: split by samples they are put in the
-            order of the first part, split by features no two parts may have a name in common.
-        classes : array of shape (n_classes,) or None, default None
-            All labels, each of which some part holds. None: those of the parts; where they are more than two, each must
-            be held by more than half of the parts, since a part with other labels is mostly one that codes them
-            otherwise.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        with self._training(lambda: self._labelled_parts(parts, classes)) as data:
-            return self._fit(data)
-
-    def _labelled_parts(self, parts: Sequence[tuple[Data, ...]], classes: ArrayLike | None) -> TrainingData:
-        """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
-
-        Raise InvalidData unless all nodes have the same kind of labels or, if `classes` are given, have only those
-        labels.
-        """
-        data = self._validated_parts(parts, numeric=False)
-        labels = self._labels_of_parts(data)
-        if classes is None:
-            check_labels(
-                labels, "code the labels alike in all parts, or say which there are: fit_nodes(parts, classes=[...])"
-            )
-        else:
-            _check_classes(labels, np.unique(np.asarray(classes)).tolist())
-        return data
-
-    def _fit(self, data: TrainingData) -> Self:
-        """Solve one problem per linear function on checked data, set the fitted attributes, and return self.
-
-        There is one function for two classes, else one for each class against all others; a method on totals solves
-        their problems together.
-        """
-        self.classes_ = self._labels(data)
-        objective = self._objective(data)
-        first, *others = self._one_against_rest(data)
-        options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
-        size = first.n_variables(objective)
-        starts = [self._start(size, turn) for turn in range(len(others) + 1)]
-        if data.method(objective) is not None and self.local_passes is None:
-            results = solve_together(first.problems(objective, others), warm_starts=starts, **options)
-        else:
-            each = zip([first, *others], starts, strict=True)
-            results = [solve(one.problem(objective), warm_start=start, **options) for one, start in each]
-        self._tell(results, data.split)
-        models = [self._coefficients(result, objective) for result in results]
-        self.coef_ = np.stack([coef for coef, _ in models])
-        self.intercept_ = np.array([intercept for _, intercept in models])
-        self.n_iter_ = np.array([max(result.rounds, 1) for result in results], dtype=np.int32)
-        gaps = np.array([objective.unit * result.gap for result in results])
-        single = len(results) == 1
-        self.dual_gap_ = gaps[0] if single else gaps
-        self.split_, self.result_ = data.split, results[0] if single else results
-        self._unit, self._variables = objective.unit, [variables_of(result, objective) for result in results]
-        return self
-
-    def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
-        """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""
-        labels = np.unique(np.concatenate([own for own in data.of_all(self._labels_of_parts(data)) if len(own)]))
-        if len(labels) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but there is one class only: "
-                f"{labels[0]!r}"
-            )
-        return labels
-
-    @staticmethod
-    def _labels_of_parts(data: TrainingData) -> list[npt.NDArray[np.generic]]:
-        """Return an array with the distinct labels, ascending, for each part of the data.
-
-        Raise ValueError for targets that are no labels.
-        """
-        for _, y, _ in data.parts:
-            if len(y):
-                check_classification_targets(y)
-        return [np.unique(y) for _, y, _ in data.parts]
-
-    def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
-        """Yield, for each problem to solve, the data with targets 1 and -1, and weights times the class's weight.
-
-        For two classes there is one problem: the larger label is 1. For more there is one per class, in which that
-        class is 1 and all others are -1.
-        """
-        factors = self._class_weights(data)
-        # of two classes each has its factor; of several, as in liblinear, only the one against the rest
-        chosen, other = ([1], factors[0]) if len(factors) == 2 else (range(len(factors)), 1.0)
-        for c in chosen:
-            own = [y == self.classes_[c] for _, y, _ in data.parts]
-            scales = [np.where(mine, factors[c], other) for mine in own]
-            weights = [weight * scale for (_, _, weight), scale in zip(data.parts, scales, strict=True)]
-            yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
-
-    def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of each class's losses, shape (n_classes,): 1, or what the parameter class_weight says."""
-        y, weight = data.targets
-        if self.class_weight == "balanced":
-            y = y[weight > 0]
-        return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
-
-    def decision_function(self, X: Data) -> Matrix:
-        """Return the scores X w + b.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            Positive on the side of the larger label for two classes, a column per class for more.
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Data) -> npt.NDArray[np.generic]:
-        """Return the label with the largest score.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Labels out of `classes_`.
-        """
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
-
-    @available_if(is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Data) -> Matrix:
-        """Return the probabilities 1/(1 + exp(-score)); of several classes divided by their sum.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-            Rows sum to 1.
-        """
-        p = expit(self.decision_function(X))
-        if p.ndim == 1:
-            return np.stack([1.0 - p, p], axis=1)
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-    @available_if(is_logistic)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Data) -> Matrix:
-        """Return the logarithms of the probabilities.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-            Logarithms of `predict_proba(X)`.
-        """
-        return np.asarray(np.log(self.predict_proba(X)))
+from glmesh.functions import Loss, Separable, Softmax
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -376,7 +132,10 @@ class GLMClassifier(NetworkClassifier):
 
         sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w)
 
-    Losses are summed over the samples, not averaged. Several classes are one against the rest.
+    Losses are summed over the samples, not averaged. Several classes are one against the rest, or with
+    family="multinomial" they are fitted together, with coefficients w_c and an intercept b_c of each class c ::
+
+        sum_i s_i (log sum_c exp(x_i.w_c + b_c) - x_i.w_(y_i) - b_(y_i)) + alpha sum_c penalty(w_c)
 
     Parameters
     ----------
@@ -389,6 +148,9 @@ class GLMClassifier(NetworkClassifier):
         Factor of the penalty, >= 0.
     l1_ratio : float or None, default None
         Share of "l1" in "elasticnet"; None: 0.5 there. Refused with any other penalty.
+    family : {"multinomial"} or None, default None
+        "multinomial": classes are fitted together, in place of the logistic loss. With alpha=0 the first class is the
+        reference, whose coefficients are 0; with a penalty intercepts add up to 0.
     fit_intercept : bool, default True
         Whether there is an intercept b; it is not penalised.
     class_weight : dict, "balanced" or None, default None
@@ -427,17 +189,18 @@ class GLMClassifier(NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Labels, ascending.
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
-        Coefficients w: of the larger label for two classes, of each class against the rest for more.
+        Coefficients w: of the larger label for two classes, of each class (against the rest) for more; fitted together
+        two classes have a row each.
     intercept_ : array of shape (1,) or (n_classes,)
         Intercepts b; 0.0 without.
     n_iter_ : array of int of shape (1,) or (n_classes,)
-        Rounds done.
+        Rounds done; a single number where classes are fitted together.
     dual_gap_ : float or array of shape (n_classes,)
         Duality gap, in the scaling of the objective above.
     split_ : {"samples", "features"}
         What the nodes held.
     result_ : Result or list of Result
-        Status, history and estimates of the run, or of one run per class.
+        Status, history and estimates of the run, or of one run per class against the rest.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
@@ -448,6 +211,8 @@ class GLMClassifier(NetworkClassifier):
     >>> import glmesh
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
+    >>> glmesh.GLMClassifier(family="multinomial", alpha=0.1, n_nodes=4).fit(X, y).coef_.shape
+    (3, 4)
     >>> model = glmesh.GLMClassifier("smoothed_hinge", alpha=0.1, fit_intercept=False, n_nodes=4, tol=1e-4)
     >>> model.fit(X[50:], y[50:]).split_
     'samples'
@@ -457,12 +222,22 @@ class GLMClassifier(NetworkClassifier):
     penalty: str | Separable = field(default="l2", kw_only=False)
     alpha: float = 1.0
     l1_ratio: float | None = None
+    family: str | None = None
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
         """Return the Objective: the losses plus alpha times the penalty; the intercept is not penalised.
 
-        Raise InvalidInput for a loss that is not for classification.
+        Raise InvalidInput for a loss that is not for classification, and for one beside a family.
         """
+        if self.family is not None:
+            if self.family != Softmax.name:
+                raise InvalidInput(f"family must be 'multinomial' or None, got {self.family!r}")
+            if self.loss != "logistic":
+                raise InvalidInput(f"give either loss={self.loss!r} or family={self.family!r}, not both")
+            loss, kind = self._softmax(data, 2), "free" if self.fit_intercept else "none"
+            assert loss is not None
+            alpha = number(self.alpha, "alpha")
+            return Objective(loss, self.penalty, alpha, self.l1_ratio, intercept=kind)  # type: ignore[arg-type]
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from glmesh.contract import Column, Contract
 from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator
-from glmesh.estimators.classification import GLMClassifier, LinearSVC, is_logistic
+from glmesh.estimators.classification import GLMClassifier, LinearSVC
+from glmesh.estimators.classifier import NetworkClassifier, is_logistic
 from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
 from glmesh.estimators.families import GammaRegressor, PoissonRegressor, TweedieRegressor
 from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
@@ -21,7 +22,7 @@ from glmesh.estimators.objective import TrainingData
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
 from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
-from glmesh.functions import Family, Loss
+from glmesh.functions import Family, Loss, Softmax
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
@@ -52,6 +53,8 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     objective = estimator._objective(one_sample)
     params = {name: value for name, value in estimator.get_params(deep=False).items() if _plain(value)}
     loss = objective.loss.name if isinstance(objective.loss, Loss) else objective.loss
+    if _are_together(estimator):
+        loss = Softmax.name
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
     several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
     model_files.Model(
@@ -65,6 +68,11 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         info={"estimator": type(estimator).__name__, "params": json.dumps(params), **_parameters(objective.loss)},
         contract=_contract(estimator),
     ).save(path)
+
+
+def _are_together(estimator: Any) -> bool:
+    """Return whether the classes of a fitted estimator were fitted together, by the multinomial loss."""
+    return isinstance(estimator, NetworkClassifier) and estimator._are_together
 
 
 def _parameters(loss: Loss | str) -> dict[str, Any]:
@@ -141,11 +149,14 @@ def load_model(path: str | PathLike[str]) -> Any:
     if kind is general and "params" not in model.info:
         named = model.penalty in ("l1", "l2", "elasticnet")
         chosen = {"loss": model.loss} if model.family is None else {"family": model.family}
+        chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
         params = chosen | {"alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
         if model.penalty == "elasticnet":
             params["l1_ratio"] = model.l1_ratio
     elif kind is GLMRegressor and model.family is not None:
         params |= {"family": model.family, "link": None}
+    if kind is LogisticRegression and model.loss != Softmax.name:  # older files do not say how classes were fitted
+        params.setdefault("multi_class", "ovr" if model.coef.ndim == 2 else "multinomial")
     known = {name: value for name, value in params.items() if name in kind._get_param_names()}
     estimator: NetworkEstimator = kind(**known)
     estimator.n_features_in_ = model.coef.shape[-1]
@@ -155,7 +166,7 @@ def load_model(path: str | PathLike[str]) -> Any:
     if model.classes is None:
         estimator.coef_, estimator.intercept_ = model.coef, float(model.intercept)
     else:
-        estimator.classes_ = np.array(model.classes)
+        estimator.classes_, estimator._together = np.array(model.classes), model.loss == Softmax.name
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
     return estimator
 
@@ -178,8 +189,11 @@ def to_sklearn(estimator: Any) -> Any:
                 "GammaRegressor": linear_model.GammaRegressor, "TweedieRegressor": linear_model.TweedieRegressor,
             }.get(name, linear_model.LinearRegression)()  # fmt: skip
         return _fitted(plain, estimator, estimator.coef_, estimator.intercept_)
-    logistic = is_logistic(estimator)
-    if logistic and len(estimator.classes_) > 2:  # scikit-learn's own is multinomial
+    logistic, coef, intercept = is_logistic(estimator), estimator.coef_, estimator.intercept_
+    if _are_together(estimator):
+        if len(coef) == 2:  # scikit-learn has one linear function for two classes
+            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    elif logistic and len(estimator.classes_) > 2:  # scikit-learn's own is multinomial
         whole = multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
         whole.label_binarizer_ = preprocessing.LabelBinarizer(sparse_output=True).fit(estimator.classes_)
         whole.estimators_ = [
@@ -190,7 +204,7 @@ def to_sklearn(estimator: Any) -> Any:
         vars(whole)["classes_"] = estimator.classes_  # a property of its own before scikit-learn 1.9
         return whole
     plain = linear_model.LogisticRegression() if logistic else svm.LinearSVC()
-    return _fitted(plain, estimator, estimator.coef_, estimator.intercept_, classes=estimator.classes_)
+    return _fitted(plain, estimator, coef, intercept, classes=estimator.classes_)
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:

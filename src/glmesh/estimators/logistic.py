@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput
-from glmesh.estimators.classification import NetworkClassifier
+from glmesh.estimators.classifier import NetworkClassifier
 from glmesh.estimators.objective import Objective, TrainingData, elastic_net, number
+from glmesh.validation import one_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -15,7 +16,11 @@ class LogisticRegression(NetworkClassifier):
 
         C sum_i s_i log(1 + exp(-y_i (x_i.w + b))) + l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2
 
-    Several classes are one against the rest, where scikit-learn is multinomial.
+    Three or more classes are multinomial, as scikit-learn's: w_c and b_c are those of class c in ::
+
+        C sum_i s_i (log sum_c exp(x_i.w_c + b_c) - x_i.w_(y_i) - b_(y_i)) + sum_c penalty(w_c)
+
+    Its optimum has intercepts that add up to 0. With multi_class="ovr" they are one against the rest.
 
     Parameters
     ----------
@@ -27,6 +32,9 @@ class LogisticRegression(NetworkClassifier):
         Share of the L1 penalty, between 0 and 1; 1 can be split by features only.
     dual : bool, default False
         Accepted as in scikit-learn, without effect.
+    multi_class : {"multinomial", "ovr"}, default "multinomial"
+        How three or more classes are fitted: together, or each against the rest, also split by features and with more
+        than 2,000 coefficients. It does not matter for two.
     fit_intercept : bool, default True
         Whether there is an intercept b; it is not penalised.
     intercept_scaling : float, default 1
@@ -69,17 +77,17 @@ class LogisticRegression(NetworkClassifier):
     classes_ : array of shape (n_classes,)
         Labels, ascending.
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
-        Coefficients w: of the larger label for two classes, of each class against the rest for more.
+        Coefficients w: of the larger label for two classes, of each class (against the rest) for more.
     intercept_ : array of shape (1,) or (n_classes,)
         Intercepts b; 0.0 without.
     n_iter_ : array of int of shape (1,) or (n_classes,)
-        Rounds done.
+        Rounds done; a single number where classes are fitted together.
     dual_gap_ : float or array of shape (n_classes,)
         Duality gap, in the scaling of the objective above.
     split_ : {"samples", "features"}
         What the nodes held.
     result_ : Result or list of Result
-        Status, history and estimates of the run, or of one run per class.
+        Status, history and estimates of the run, or of one run per class against the rest.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
@@ -102,13 +110,19 @@ class LogisticRegression(NetworkClassifier):
     penalty: str = field(default="auto", kw_only=False)
     C: float = 1.0
     l1_ratio: float = 0.0
+    multi_class: str = "multinomial"
     dual: bool = False
     intercept_scaling: float = 1
     solver: str = "auto"
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the Objective: C times the logistic losses plus the penalty of w; the intercept is not penalised."""
+        """Return the Objective: C times the losses plus the penalty of w; the intercept is not penalised.
+
+        The loss is logistic, for three or more classes multinomial unless they are one against the rest.
+        """
+        one_of(self.multi_class, "multi_class", ("multinomial", "ovr"))
+        together = self._softmax(data, 3) if self.multi_class == "multinomial" else None
         ratios = {"auto": self.l1_ratio, "elasticnet": self.l1_ratio, "l1": 1.0, "l2": 0.0}
         if self.penalty not in ratios:
             raise InvalidInput(
@@ -116,7 +130,7 @@ class LogisticRegression(NetworkClassifier):
                 "for almost none use a large C"
             )
         return Objective(
-            "logistic",
+            "logistic" if together is None else together,
             elastic_net(ratios[self.penalty]),
             1.0,
             weight=number(self.C, "C", positive=True),

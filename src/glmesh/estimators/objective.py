@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from glmesh.core.block import NetworkInfo
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.functions import LOSSES, Loss, Separable, Softmax, Table
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.nodes import OnTotals
@@ -199,17 +199,19 @@ class TrainingData:
         some = self.parts[:1] if self.split == "features" else self.parts
         return float(sum(self.of_all([float(weight.sum()) for _, _, weight in some])))
 
-    def n_variables(self, objective: Objective) -> int:
-        """Return the number of variables that a fit on this data has, which is how long a warm start must be.
+    def shape_of_variables(self, objective: Objective) -> tuple[int, ...]:
+        """Return the shape of the variables that a fit on this data has, which a warm start must have.
 
         Split by features, there is one per feature, and one for a penalised intercept. Split by samples with a method
-        on totals there is one per feature and one for an intercept; without, one dual variable per sample.
+        on totals there is one per feature and one for an intercept, of classes that are fitted together a row for each;
+        without such a method, one dual variable per sample.
         """
         if self.split == "features":
-            return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
+            return (int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised"),)
         if self.method(objective) is not None:
-            return self.n_features + int(self.offsets is not None) + int(objective.intercept != "none")
-        return sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts]))
+            width = self.n_features + int(self.offsets is not None) + int(objective.intercept != "none")
+            return (objective.loss.n_outputs, width) if isinstance(objective.loss, Softmax) else (width,)
+        return (sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])),)
 
     @property
     def n_features(self) -> int:

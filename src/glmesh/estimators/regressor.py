@@ -61,7 +61,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     def _fit(self, data: TrainingData) -> Self:
         """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
         objective = self._objective(data)
-        start = self._start(data.n_variables(objective))
+        start = self._start(data.shape_of_variables(objective))
         report = self._report if self.verbose else None
         result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data, objective))
         self._tell([result], data.split)

@@ -8,7 +8,8 @@ The file is an npz archive of plain arrays, so NumPy alone can read it and nothi
 | `intercept` | float64 ()   | added to X @ coef                          |
 | `meta`      | uint8 (n,)   | everything else, as JSON in UTF-8          |
 
-With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,). `meta` is an object:
+With c > 2 classes, each against the rest, and with the multinomial loss, `coef` is (c, p) and `intercept` (c,). `meta`
+is an object:
 
 | field                       | holds                                                                                  |
 |-----------------------------|----------------------------------------------------------------------------------------|
@@ -35,13 +36,13 @@ from pathlib import Path
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
-from glmesh.functions import FAMILIES, Family
+from glmesh.functions import FAMILIES, Family, Softmax
 from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
@@ -55,7 +56,7 @@ class Model:
     Parameters
     ----------
     coef : array of shape (p,) or (c, p)
-        Coefficients; a row per class where there are c > 2, each against the rest.
+        Coefficients; a row per class where there are c > 2, each against the rest, or with the multinomial loss.
     intercept : float, or array of shape (c,)
         Added to x.coef.
     loss, penalty : str
@@ -132,7 +133,7 @@ class Model:
         return "has no names of features, since it was trained on data without names"
 
     def decision(self, X: Data) -> Vector:
-        """Return X @ coef + intercept, of shape (m,), or (m, c) with c > 2 classes.
+        """Return X @ coef + intercept, of shape (m,), or (m, c) with a row of coefficients for each of c classes.
 
         Parameters
         ----------
@@ -185,7 +186,9 @@ class Model:
         return predicted
 
     def predict_probability(self, X: Data) -> Vector:
-        """Return P(positive class) = 1 / (1 + exp(-decision)) of each sample, which needs the logistic loss.
+        """Return P(positive class) = 1 / (1 + exp(-decision)) of each sample; it needs a logistic or multinomial loss.
+
+        With the multinomial loss the probability of a class is exp(decision) divided by the sum over all classes.
 
         Parameters
         ----------
@@ -195,13 +198,16 @@ class Model:
         Returns
         -------
         array
-            Probabilities of shape (m,); with c > 2 classes (m, c), scaled to sum up to one.
+            Probabilities of shape (m,); with c > 2 classes (m, c), which sum up to one.
 
         Raises
         ------
         UnsuitablePair
             The model was trained with another loss.
         """
+        if self.loss == Softmax.name:
+            together = softmax(self.decision(X), axis=1)
+            return np.asarray(together[:, 1] if together.shape[1] == 2 else together)
         if self.loss != "logistic":
             raise UnsuitablePair(
                 f"the {self.loss} loss has no probabilities; use decision, or train with loss='logistic'"

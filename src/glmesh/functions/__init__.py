@@ -40,6 +40,7 @@ from glmesh.functions.penalties import L1, L2, Box, ElasticNet, NonNegative
 from glmesh.functions.row_losses import Huber, Logistic, Squared, SquaredHinge
 from glmesh.functions.separable import Separable, Table
 from glmesh.functions.smooth import Smooth
+from glmesh.functions.softmax import Softmax
 
 __all__ = [
     "FAMILIES",
@@ -73,6 +74,7 @@ __all__ = [
     "Separable",
     "Smooth",
     "SmoothedHingeLoss",
+    "Softmax",
     "Squared",
     "SquaredEpsilonInsensitiveLoss",
     "SquaredHinge",

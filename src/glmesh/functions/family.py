@@ -37,14 +37,11 @@ class Family(Loss):
         Names of the links that the family has, the usual one first.
     dispersion : float or None
         phi where it is known (1 for binomial and Poisson); None: it is estimated.
-    n_outputs : int
-        Linear predictors of a row: 1, or as many as a multinomial model has classes.
     """
 
     link: str = field(default="", kw_only=True)
     links: ClassVar[tuple[str, ...]] = ()
     dispersion: ClassVar[float | None] = None
-    n_outputs: ClassVar[int] = 1
     by_likelihood = True
 
     def __post_init__(self) -> None:

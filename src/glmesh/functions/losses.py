@@ -52,6 +52,11 @@ class Loss(ABC):
     by_likelihood: ClassVar[bool] = False
     compares_rows: ClassVar[bool] = False
 
+    @property
+    def n_outputs(self) -> int:
+        """Return the number of linear predictors of a row: 1, or as many as a multinomial model has classes."""
+        return 1
+
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Columnwise:
         """Return g with g_i(a) = (c_i loss(y_i, .))*(-a).

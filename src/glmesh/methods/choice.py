@@ -120,7 +120,7 @@ class Task:
         smooth = likelihood or is_smooth(spec.loss)
         return Task(
             split=spec.split,
-            length=width + int(by_samples and spec.fit_intercept),
+            length=spec.loss.n_outputs * (width + int(by_samples and spec.fit_intercept)),
             n_rows=n_rows,
             on_totals=method,
             smooth=smooth,

@@ -198,12 +198,17 @@ class NodeData:
         spec.loss.check(self.y, self.where)
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
 
-    def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:
+    def loss_at(self, coef: Vector, intercept: float | Vector, summary: DataSummary) -> float:
         """Return the weighted sum of the losses of this node's samples at coefficients (p,) and intercept.
 
-        `summary` is the merged summary of all nodes' data.
+        A loss of C linear predictors has coefficients (C, p) and intercepts (C,). `summary` is the merged summary of
+        all nodes' data.
         """
-        z = self.columns.transposed_dot(np.ascontiguousarray(coef[: self.p])) + intercept
+        if coef.ndim == 2:
+            z = np.column_stack([self.columns.transposed_dot(np.ascontiguousarray(row[: self.p])) for row in coef])
+            z += intercept
+        else:
+            z = self.columns.transposed_dot(np.ascontiguousarray(coef[: self.p])) + intercept
         return self.spec.loss.total(self.targets(summary), z, self.weight)
 
     def _check(self, summary: DataSummary) -> None:

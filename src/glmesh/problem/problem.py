@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
-from glmesh.functions import Family, Loss, Separable, Smooth
+from glmesh.functions import Family, Loss, Separable, Smooth, Softmax
 from glmesh.linalg import Columns
 from glmesh.problem.named import (
     Names,
@@ -78,7 +78,7 @@ class Problem:
         y: ArrayLike,
         *,
         loss: str | Loss | None = None,
-        family: str | Family | None = None,
+        family: str | Family | Softmax | None = None,
         link: str | None = None,
         penalty: str | Separable = "l2",
         alpha: float = 1.0,
@@ -101,9 +101,11 @@ class Problem:
             Name in `glmesh.functions.LOSSES`, by default "squared", or a `Loss` with a parameter of its own. "squared" is half the square,
             "squared_hinge" is max(0, 1 - y z)^2. Losses are summed over the samples, not averaged. It excludes
             `family`.
-        family : str or Family, optional
+        family : str, Family or Softmax, optional
             Name in `glmesh.functions.FAMILIES`, or a `Family` with a parameter of its own: the loss is half a unit
-            deviance then, and nodes hold rows.
+            deviance then, and nodes hold rows. "multinomial": y holds the classes 0, 1, ..., C - 1, coefficients have a
+            row for each; without a penalty the first class is the reference, with coefficients 0. `Softmax(C)` says how
+            many classes there are, where not all have a row.
         link : str, optional
             Name of a link of the family, by default its usual one.
         penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
@@ -148,7 +150,7 @@ class Problem:
         """
         if isinstance(penalty, list | tuple):
             raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
-        loss = loss_of(loss, family, link)
+        loss = loss_of(loss, family, link, [y])
         split = split or ("samples" if loss.by_likelihood else "features")
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
         for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
@@ -171,7 +173,7 @@ class Problem:
         parts: Sequence[tuple[Data, ...]],
         *,
         loss: str | Loss | None = None,
-        family: str | Family | None = None,
+        family: str | Family | Softmax | None = None,
         link: str | None = None,
         penalty: str | Separable | Sequence[Separable] = "l2",
         alpha: float = 1.0,
@@ -194,9 +196,9 @@ class Problem:
         loss : str or Loss, optional
             Name in `glmesh.functions.LOSSES`, by default "squared", or a `Loss` with a parameter of its own; summed over all samples. It
             excludes `family`.
-        family : str or Family, optional
+        family : str, Family or Softmax, optional
             Name in `glmesh.functions.FAMILIES`, or a `Family` with a parameter of its own: the loss is half a unit
-            deviance then.
+            deviance then. "multinomial": y holds the classes 0, 1, ..., C - 1, coefficients have a row for each.
         link : str, optional
             Name of a link of the family, by default its usual one.
         penalty : {"l2", "l1", "elasticnet"} or Separable or sequence of Separable, default "l2"
@@ -237,7 +239,8 @@ class Problem:
         >>> Problem.from_nodes(hospitals, loss="huber")
         <Problem huber + l2, alpha=1, by samples, on 2 nodes>
         """
-        spec = ProblemSpec.of(loss_of(loss, family, link), penalty, alpha, l1_ratio, split, fit_intercept)
+        targets = [part[1] for part in parts if isinstance(part, tuple | list) and len(part) in (2, 3)]
+        spec = ProblemSpec.of(loss_of(loss, family, link, targets), penalty, alpha, l1_ratio, split, fit_intercept)
         _check_parts(parts, spec)
         check_rows(parts, split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
@@ -489,14 +492,14 @@ class Problem:
         """Return (coefficients (p,), intercept) from a gradient w of f, (d,), which is the model split by samples."""
         return self.composite.f.split(w)
 
-    def objective(self, coef: Vector, intercept: float = 0.0) -> float:
+    def objective(self, coef: Vector, intercept: float | Vector = 0.0) -> float:
         """Return the objective at given coefficients.
 
         Parameters
         ----------
-        coef : array of shape (p,)
-            Coefficients w.
-        intercept : float, default 0.0
+        coef : array of shape (p,) or (C, p)
+            Coefficients w; of the multinomial family a row for each class.
+        intercept : float or array of shape (C,), default 0.0
             b; of no effect on a problem without intercept.
 
         Returns
@@ -513,7 +516,9 @@ class Problem:
         """
         if not self.spec.has_form:
             summary, b = self.summary, intercept if self.spec.fit_intercept else 0.0
-            return self.spec.penalty_of(None).value(coef) + sum(part.loss_at(coef, b, summary) for part in self.parts)
+            penalty = sum(self.spec.penalty_of(None).value(row) for row in np.atleast_2d(coef))
+            return penalty + sum(part.loss_at(coef, b, summary) for part in self.parts)
+        assert isinstance(intercept, float | int | np.number)  # of one linear predictor
         f, g, columns = self.composite.f, self.composite.g, self.composite.columns
         if self.spec.split == "samples":
             return f.penalty_of(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))

@@ -92,6 +92,6 @@ class Shard(Problem):
         """Raise InvalidInput: a process cannot change the targets of rows that other processes hold."""
         raise InvalidInput("this process holds a part of the data only; scatter the rows with their other targets")
 
-    def objective(self, coef: Vector, intercept: float = 0.0) -> float:
+    def objective(self, coef: Vector, intercept: float | Vector = 0.0) -> float:
         """Raise InvalidInput: no process holds all the data that the objective depends on."""
         raise InvalidInput("this process holds a part of the data only; run.measure() looks at all of it together")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Family, Loss, Separable, Table, family_of
+from glmesh.functions import LOSSES, Family, Loss, Separable, Softmax, Table, family_of
 from glmesh.types import Indices
 from glmesh.validation import number_in, one_of, unknown
 
@@ -165,10 +166,16 @@ class ProblemSpec:
         return penalty.take(kept)
 
 
-def loss_of(loss: str | Loss | None, family: str | Family | None, link: str | None = None) -> Loss:
+def loss_of(
+    loss: str | Loss | None,
+    family: str | Family | Softmax | None,
+    link: str | None = None,
+    targets: Sequence[ArrayLike] = (),
+) -> Loss:
     """Return the Loss with this name, or that of a family with a link; both None: the squared loss.
 
-    Raise InvalidInput for unknown names, for a loss beside a family, and for a link without one.
+    `targets` are those of each part of the data, from which "multinomial" takes its number of classes. Raise
+    InvalidInput for unknown names, for a loss beside a family, and for a link without one.
     """
     if family is None:
         if link is not None:
@@ -176,6 +183,10 @@ def loss_of(loss: str | Loss | None, family: str | Family | None, link: str | No
         return _loss("squared" if loss is None else loss)
     if loss is not None:
         raise InvalidInput(f"give either loss={loss!r} or family={family!r}, not both")
+    if isinstance(family, Softmax) or family == Softmax.name:
+        if link not in (None, "softmax"):
+            raise InvalidInput(f"the multinomial family has the link 'softmax' alone, got {link!r}")
+        return family if isinstance(family, Softmax) else Softmax.of(targets)
     return family_of(family, link)
 
 

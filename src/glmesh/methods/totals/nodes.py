@@ -21,6 +21,7 @@ from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
+from glmesh.methods.totals.likelihood.outputs import gauge, held, settled
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
@@ -44,8 +45,8 @@ class HoldsModel(Protocol):
 class TotalState:
     """The least state that a method on totals has; a method adds fields for what else it keeps."""
 
-    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
-    intercept: Shared[float]
+    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known, see `Rows.p`
+    intercept: Shared[float]  # the last one, where a row has several linear predictors
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     objective: Shared[float] = np.nan  # at w; NaN before it is known
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
@@ -188,18 +189,17 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def _host(self) -> None:
         """Make the blocks of this process: give every hosted node its rows."""
         setup, spec = self.setup, self.problem.spec
+        dealt = [rows_of(self.problem, self.partition, ids, self.summary) for ids in setup.node_ids]
+        table = _table(self.problem, dealt[0][0][0].shape[1])
         self.blocks[:] = [
-            Rows(
-                ids.astype(np.uint64),
-                setup.info,
-                *rows_of(self.problem, self.partition, ids, self.summary),
-                spec.loss,
-                _table(self.problem),
-                spec.fit_intercept,
-                setup.threads,
-            )
-            for ids in setup.node_ids
+            Rows(ids.astype(np.uint64), setup.info, *parts, spec.loss, table, spec.fit_intercept, setup.threads)
+            for ids, parts in zip(setup.node_ids, dealt, strict=True)
         ]
+
+    @property
+    def _width(self) -> int:
+        """Return the number of columns of the data."""
+        return int(self.blocks[0].X[0].shape[1])
 
     def beside(self, problem: Problem, warm_start: object) -> Self:
         """Return nodes, before round 0, of another problem on the same rows, over this network and its transport.
@@ -212,7 +212,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         new._made, new.summary = 0, None if self.summary is None else problem.summary
         if refusal := unsuitable(new.setup):
             raise refusal
-        spec, table = problem.spec, _table(problem)
+        spec, table = problem.spec, _table(problem, self._width)
         new.blocks = [
             Rows(
                 block.ids,
@@ -232,23 +232,31 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def _model_of(self, start: object) -> tuple[Vector | None, float]:
         """Return (coefficients, intercept) of a Result or an array to start from; (None, 0) for None, a cold start.
 
-        Coefficients have shape (p,). An array has p numbers or, if there is an intercept, p + 1 with the intercept
-        last.
+        Coefficients have shape (p,). An array has a number for each column of the data or, if there is an intercept,
+        one more with the intercept last; where a row has several linear predictors, a row for each of these.
         """
         if start is None:
             return None, 0.0
-        p, fits = self.blocks[0].p, self.problem.spec.fit_intercept
-        intercept = float(getattr(start, "intercept", 0.0)) if fits else 0.0
+        block, fits = self.blocks[0], self.problem.spec.fit_intercept
+        outputs, width = block.loss.n_outputs, self._width
+        shape = (width,) if outputs == 1 else (outputs, width)
         try:
             w = np.asarray(getattr(start, "coef", start), dtype=np.float64)
+            intercept = np.asarray(getattr(start, "intercept", 0.0) if fits else 0.0, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("warm_start is a Result, or coefficients") from None
-        if fits and w.shape == (p + 1,):
-            w, intercept = w[:-1], float(w[-1])
-        if w.shape != (p,) or not np.isfinite(w).all() or not np.isfinite(intercept):
-            behind = f", or {p + 1} with the intercept last" if fits else ""
-            raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef){behind}; got shape {w.shape}")
-        return w.copy(), intercept
+        if fits and w.shape == (*shape[:-1], width + 1):
+            w, intercept = w[..., :-1], w[..., -1]
+        fit = w.shape == shape and intercept.shape in ((), shape[:-1])
+        if not fit or not np.isfinite(w).all() or not np.isfinite(intercept).all():
+            wanted = " x ".join(map(str, shape))
+            behind = f", or {' x '.join(map(str, (*shape[:-1], width + 1)))} with the intercept last" if fits else ""
+            raise InvalidInput(
+                f"warm_start needs {wanted} finite coefficients (Result.coef){behind}; got shape {w.shape}"
+            )
+        rows = np.column_stack([np.atleast_2d(w), np.broadcast_to(intercept, outputs)])
+        flat = (rows if outputs == 1 else held(_whole(block), rows)).ravel()
+        return flat[:-1].copy(), float(flat[-1])
 
     def along(
         self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
@@ -262,7 +270,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         if self.transport.fails:
             return None
         each = zip(*(nodes.blocks for nodes in hosted), strict=True)
-        tables = [_table(nodes.problem.with_alpha(1.0)) for nodes in hosted]
+        tables = [_table(nodes.problem.with_alpha(1.0), self._width) for nodes in hosted]
         rounds = [self.method.along(blocks, tables, alphas, tol, max_rounds) for blocks in each]
         if any(one is None for one in rounds):
             return None
@@ -351,9 +359,12 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     @property
     def estimates(self) -> Matrix:
-        """Return the coefficients that every node holds, shape (K, p): K times the same row, not to be written to."""
-        w = self.states[0].w
-        return np.broadcast_to(w.copy(), (self.setup.n_nodes, len(w)))
+        """Return the coefficients that every node holds, shape (K, p): K times the same row, not to be written to.
+
+        Where a row has several linear predictors, their coefficients stand one after the other.
+        """
+        w = self._model[0].ravel()
+        return np.broadcast_to(w, (self.setup.n_nodes, len(w)))
 
     @property
     def visited(self) -> Vector:
@@ -382,10 +393,22 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """Return the objective at the present coefficients; `x`, `estimates` and `rounds` are not needed."""
         return self.states[0].objective
 
-    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (coefficients (p,), intercept) that all nodes hold; the arguments are not needed."""
-        state = self.states[0]
-        return state.w.copy(), float(state.intercept)
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float | Vector]:
+        """Return (coefficients (p,), intercept) that all nodes hold; the arguments are not needed.
+
+        Where a row has C linear predictors, shapes are (C, p) and (C,).
+        """
+        return self._model
+
+    @property
+    def _model(self) -> tuple[Vector, float | Vector]:
+        """Return (coefficients, intercept) that all nodes hold, as `coefficients` returns them."""
+        state, block = self.states[0], self.blocks[0]
+        if block.loss.n_outputs == 1:
+            return state.w.copy(), float(state.intercept)
+        rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
+        rows = settled(_whole(block), rows)
+        return rows[:, :-1].copy(), rows[:, -1].copy()
 
     def data_of(self, k: int) -> list[object]:
         """Return [rows, targets, weights] of the k-th node of this process, as plain arrays."""
@@ -418,7 +441,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     def retarget(self, problem: Problem) -> None:
         """Go on with `problem`, which has another weight of the penalty on the same rows."""
-        table = _table(problem)
+        table = _table(problem, self._width)
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             self.blocks[number] = block = copy.copy(block)  # another block may be kept by threads of an open round
@@ -456,14 +479,24 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
 
 
-def _table(problem: Problem) -> Table:
-    """Return the penalty of every coefficient of a problem, alpha included, as a Table.
+def _table(problem: Problem, width: int) -> Table:
+    """Return the penalty of the coefficients of `Rows.p`, alpha included, as a Table, for data of `width` columns.
 
     Penalties of another form do not come here: `unsuitable` has refused them.
     """
-    table = problem.spec.penalty_of(None).as_table()
+    spec = problem.spec
+    table = spec.penalty_of(None).as_table()
     assert table is not None
-    return table
+    if (outputs := spec.loss.n_outputs) == 1:
+        return table
+    whole = gauge(table, width, outputs, fit_intercept=spec.fit_intercept)
+    return whole.take(np.arange(outputs * (width + 1) - 1))
+
+
+def _whole(block: Rows) -> Table:
+    """Return the penalty of all coefficients of a block's rows, the last intercept included, as `gauge` returns it."""
+    free = [-np.inf, np.inf] if block.fit_intercept else [0.0, 0.0]
+    return Table(*np.vstack([block.penalty.kernel_rows(block.p), [0.0, 0.0, 0.0, *free]]).T)
 
 
 def unsuitable(setup: Setup) -> InvalidInput | None:

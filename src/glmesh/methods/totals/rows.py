@@ -33,7 +33,7 @@ class Rows:
     y: list[Vector]  # (m_k,) targets of each; -1 or 1 of a classification
     weight: list[Vector]  # (m_k,) sample weights of each
     loss: Loss
-    penalty: Table  # alpha included
+    penalty: Table  # of the p coefficients, alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
@@ -47,8 +47,17 @@ class Rows:
 
     @property
     def p(self) -> int:
-        """Return the number of coefficients, the intercept not counted."""
-        return int(self.X[0].shape[1])
+        """Return the number of coefficients, the last intercept not counted: columns, if there is one predictor.
+
+        Several linear predictors of a row have their coefficients one after the other, each with its intercept last.
+        """
+        return self.loss.n_outputs * (int(self.X[0].shape[1]) + 1) - 1
+
+    @property
+    def intercepts(self) -> Indices:
+        """Return the numbers of the intercepts among the p + 1 coefficients: p alone, if there is one predictor."""
+        width = int(self.X[0].shape[1]) + 1
+        return np.arange(width - 1, self.p + 1, width)
 
     @cached_property
     def starts(self) -> Indices:

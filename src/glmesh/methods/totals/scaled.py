@@ -25,11 +25,11 @@ NEGLIGIBLE = 1e-10
 def column_exponents(block: Rows) -> Indices:
     """Return the binary exponents of the norms of each hosted node's columns, shape (n_hosted, d).
 
-    Column d - 1 is that of ones, for the intercept.
+    Column d - 1 is that of ones, for the intercept. Several linear predictors of a row have the same columns each.
     """
     squares = [np.asarray(x.power(2).sum(axis=0)) if sp.issparse(x) else np.einsum("ij,ij->j", x, x) for x in block.X]
     lengths = np.array([[float(x.shape[0])] for x in block.X])
-    norms = np.sqrt(np.hstack([np.stack(squares), lengths]))
+    norms = np.tile(np.sqrt(np.hstack([np.stack(squares), lengths])), block.loss.n_outputs)
     return np.where(norms > 0, np.frexp(norms)[1], NOTHING).astype(np.int64)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from glmesh.errors import UnsuitablePair
-from glmesh.functions import Cox, Loss
+from glmesh.functions import Cox, Loss, Softmax
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.cox import CoxLikelihood
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.softmax import SoftmaxLikelihood
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.types import SampleMatrix, Vector
 
@@ -20,4 +21,6 @@ def likelihood_of(loss: Loss, X: SampleMatrix, y: Vector, weight: Vector) -> Lik
         return RowLikelihood(loss, X, y, weight)
     if isinstance(loss, Cox):
         return CoxLikelihood(loss, X, y, weight)
+    if isinstance(loss, Softmax):
+        return SoftmaxLikelihood(loss, X, y, weight)
     raise UnsuitablePair(f"MaximumLikelihood fits families, and {loss.name} is none; use ProximalNewton")

@@ -44,7 +44,8 @@ class LikelihoodRound:
         state = self.state
         state.cold = False
         if self.block.fit_intercept:
-            state.intercept = float(self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)[-1])
+            found = self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)
+            state.w, state.intercept = found[:-1], float(found[-1])
 
     # the request
 
@@ -88,7 +89,7 @@ class LikelihoodRound:
 
     def visits(self, query: Query) -> Vector:
         """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,)."""
-        return (2.0 + HESSIAN_ROW_COST * len(query.columns)) * self.block.nonzeros
+        return self.block.loss.n_outputs * (2.0 + HESSIAN_ROW_COST * len(query.columns)) * self.block.nonzeros
 
     # what follows from the sums
 
@@ -175,13 +176,14 @@ class LikelihoodRound:
     def _alias(self, columns: Indices, hessian: Matrix) -> tuple[Indices, Matrix]:
         """Return (columns, Hessian) without unpenalised columns that depend on those before; the state keeps them.
 
-        The intercept comes first. A column depends on others if what they leave of it, in the norm of the Hessian, is
+        Intercepts come first. A column depends on others if what they leave of it, in the norm of the Hessian, is
         rounding: less than about 2e-7 of it.
         """
         curvature = hessian if self.state.fisher is None else self.state.fisher
-        order = np.argsort(~(columns == self.block.p), kind="stable")
+        intercept = np.isin(columns, self.block.intercepts)
+        order = np.argsort(~intercept, kind="stable")
         free = self.penalty.free[columns]
-        late = free[order] & (columns[order] != self.block.p)
+        late = free[order] & ~intercept[order]
         order = order[np.argsort(late, kind="stable")]
         flat = dependent(curvature, order)
         mask = np.zeros(len(columns), dtype=bool)

@@ -1,0 +1,74 @@
+"""Models of several linear predictors, as the multinomial one: their coefficients in a row, and what holds them.
+
+A model of C predictors has the coefficients (w_0, b_0, w_1, b_1, ..., w_{C-1}, b_{C-1}), which methods see as one
+vector of C (p + 1) numbers with an intercept, b_{C-1}, last; here they are rows (w_c, b_c), shape (C, p + 1). A vector
+that is added to all rows changes no probability of a class, so the loss is flat along p + 1 directions: one for each
+column, and one for the intercept. `gauge` fixes each of them once:
+
+- A column without a penalty: the first class has the coefficient 0, as the reference class of statsmodels' MNLogit
+  has. The others are then logarithms of odds against it.
+- A column with L2 in its penalty: nothing is held. Only the penalty feels the shift, and it is smallest where the
+  coefficients of the C classes add up to 0, as scikit-learn's do; a class that is held at 0 would be another model.
+- A column with L1 alone: nothing is held. The penalty is smallest where a median of the C coefficients is 0; for an
+  even C there may be several such points, of which `settled` takes one at which some class has exactly 0.
+- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `settled` moves all by
+  minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Table
+from glmesh.types import Matrix
+
+
+def gauge(penalty: Table, p: int, n_outputs: int, *, fit_intercept: bool) -> Table:
+    """Return the penalty of all C (p + 1) coefficients, from that of the p columns, which is the same for all classes.
+
+    What no penalty feels is held at 0, as the module's docstring says: coefficients of the first class in columns
+    without a penalty, the intercept of the first class, and all intercepts without `fit_intercept`. UnsuitablePair is
+    raised for an offset, and for bounds or a linear term in a column with neither L1 nor L2.
+    """
+    columns = penalty.kernel_rows(p)
+    l1, l2, linear, lo, hi = columns.T
+    if ((lo == hi) & (lo != 0)).any():
+        raise UnsuitablePair("an offset that is the same for all classes changes no probability; leave it out")
+    bare = (l1 == 0) & (l2 == 0)
+    if (bare & (lo < hi) & (np.isfinite(lo) | np.isfinite(hi) | (linear != 0))).any():
+        raise UnsuitablePair(
+            "the multinomial loss knows coefficients but for a common shift of all classes, which bounds or a linear "
+            "term do not fix; add an L1 or L2 penalty, or leave them out"
+        )
+    open_sides = [-np.inf, np.inf] if fit_intercept else [0.0, 0.0]
+    out = np.tile(np.vstack([columns, [0.0, 0.0, 0.0, *open_sides]]), (n_outputs, 1))
+    out[: p + 1][np.append(bare, True), 3:] = 0.0
+    return Table(*out.T)
+
+
+def held(penalty: Table, rows: Matrix) -> Matrix:
+    """Return coefficients of equal loss, shape (C, p + 1), at which what `gauge` holds for the first class is 0.
+
+    `penalty` is that of all coefficients, as `gauge` returns it.
+    """
+    lo, hi = penalty.kernel_rows(rows.size).reshape(*rows.shape, 5)[0, :, 3:].T
+    return rows - np.where((lo == 0) & (hi == 0), rows[0], 0.0)
+
+
+def settled(penalty: Table, rows: Matrix) -> Matrix:
+    """Return coefficients of equal loss, shape (C, p + 1), whose penalty is not larger than that of `rows`.
+
+    `penalty` is that of all coefficients, as `gauge` returns it. In a column with L1 alone, the median that is nearer
+    to 0 becomes exactly 0. Free intercepts are moved to add up to 0, unless no column has a penalty, where the first
+    class is the reference. A column with bounds is left as it is.
+    """
+    out, C = rows.copy(), len(rows)
+    l1, l2, linear, lo, hi = penalty.kernel_rows(rows.size).reshape(*rows.shape, 5)[-1].T
+    if np.isneginf(lo[-1]) and ((l1 > 0) | (l2 > 0)).any():
+        out[:, -1] -= out[:, -1].mean()
+    alone = np.flatnonzero((l1 > 0) & (l2 == 0) & (linear == 0) & np.isneginf(lo) & np.isposinf(hi))
+    medians = np.sort(out[:, alone], axis=0)[[(C - 1) // 2, C // 2]]
+    nearer = np.abs(medians[1]) < np.abs(medians[0])
+    out[:, alone] -= np.where(nearer, medians[1], medians[0])
+    return out
