@@ -1,4 +1,4 @@
-"""Fitted estimators have the tables, tests and intervals of statsmodels and lifelines, whoever holds the rows."""
+"""Fitted estimators have the tables, tests and intervals of statsmodels, whoever holds the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
-from lifelines import CoxPHFitter
 from sklearn.base import clone
 
 import glmesh
@@ -84,33 +83,65 @@ def test_the_null_model_with_an_offset_is_that_of_statsmodels(link):
     assert model.result_.facts.null_deviance == pytest.approx(theirs.fit(**TIGHT).null_deviance, rel=1e-9)
 
 
-def test_hazard_ratios_are_those_of_lifelines():
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_hazard_ratios_are_those_of_phreg(ties):
     rng = np.random.default_rng(11)
     data = pd.DataFrame(rng.normal(size=(120, 2)), columns=["age", "dose"])
     data["site"] = rng.integers(0, 3, 120)
     data["time"] = np.ceil(10 * rng.exponential(np.exp(-0.5 * data["age"])))
     data["event"] = rng.uniform(size=120) < 0.7
-    theirs = CoxPHFitter().fit(data, "time", "event", strata=["site"], fit_options={"precision": 1e-12})
-    model = glmesh.CoxRegressor().fit(data[["age", "dose"]], data["time"], data["event"], strata=data["site"])
-    ours = model.summary().to_frame()
+    X = data[["age", "dose"]]
+    reg = sm.PHReg(data["time"], X, status=data["event"] * 1, strata=data["site"], ties=ties)
+    theirs = reg.fit(method="newton", maxiter=100, tol=1e-14, disp=0)
+    model = glmesh.CoxRegressor(ties=ties).fit(X, data["time"], data["event"], strata=data["site"])
+    ours, facts = model.summary().to_frame(), model.result_.facts
     assert list(ours.index) == ["age", "dose"]
-    np.testing.assert_allclose(ours["coef"], theirs.params_, rtol=1e-6)
-    np.testing.assert_allclose(ours["std err"], theirs.standard_errors_, rtol=1e-6)
-    np.testing.assert_allclose(ours["P>|z|"], theirs.summary["p"], rtol=1e-5)
-    np.testing.assert_allclose(model.result_.facts.log_likelihood, theirs.log_likelihood_, rtol=1e-9)
-    ratio = theirs.log_likelihood_ratio_test()
-    drop = model.result_.facts.null_deviance - model.result_.facts.deviance
-    assert drop == pytest.approx(ratio.test_statistic, rel=1e-6)
+    np.testing.assert_allclose(ours["coef"], theirs.params, rtol=1e-6)
+    np.testing.assert_allclose(ours["std err"], theirs.bse, rtol=1e-6)
+    np.testing.assert_allclose(ours["P>|z|"], theirs.pvalues, rtol=1e-5)
+    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-9)
+    assert facts.null_deviance == pytest.approx(-2 * reg.loglike(np.zeros(2)), rel=1e-9)
     assert model.summary(exponentiate=True).to_frame()["coef"].to_numpy() == pytest.approx(model.hazard_ratios_)
     assert (np.diff(model.conf_int(kind="profile")) > 0).all()
-    data["time"] += rng.uniform(-0.1, 0.1, 120)  # lifelines' residuals are not those of Efron's ties
-    robust = CoxPHFitter().fit(data.drop(columns="site"), "time", "event", robust=True)
-    alone = glmesh.CoxRegressor().fit(data[["age", "dose"]], data["time"], data["event"])
-    np.testing.assert_allclose(np.sqrt(np.diag(alone.vcov("HC0"))), robust.standard_errors_, rtol=1e-4)
     with pytest.raises(UnsuitablePair, match="take 'HC1'"):
         model.vcov("HC3")
     with pytest.raises(UnsuitablePair, match="no single mean"):
-        model.predict_interval(data[["age", "dose"]])
+        model.predict_interval(X)
+
+
+def test_the_sandwich_of_cox_is_that_of_phreg_with_a_cluster_for_each_row():
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(100, 2))
+    time, event = rng.exponential(np.exp(-0.5 * X[:, 0])), rng.uniform(size=100) < 0.7
+    reg = sm.PHReg(time, X, status=event * 1, ties="breslow")
+    theirs = reg.fit(groups=np.arange(100), method="newton", maxiter=100, tol=1e-14, disp=0)
+    model = glmesh.CoxRegressor(ties="breslow").fit(X, time, event)
+    np.testing.assert_allclose(model.vcov("HC0"), theirs.cov_params(), rtol=1e-6)
+
+
+def test_classes_that_are_fitted_together_have_the_table_of_mnlogit():
+    data = sm.datasets.anes96.load_pandas()
+    X, y = data.exog[["logpopul", "selfLR", "age", "educ"]], data.endog.to_numpy()
+    theirs = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", maxiter=100, tol=1e-14, disp=0)
+    model = glmesh.GLMClassifier(family="multinomial", alpha=0.0, n_nodes=3).fit(X, y)
+    ours = model.summary().to_frame()
+    assert list(ours.index[:6]) == ["1.0: Intercept", *(f"1.0: {name}" for name in X), "2.0: Intercept"]
+    errors = theirs.bse.to_numpy().T.ravel()
+    np.testing.assert_allclose((ours["coef"] - theirs.params.to_numpy().T.ravel()) / errors, 0, atol=1e-6)
+    np.testing.assert_allclose(ours["std err"], errors, rtol=1e-6)
+    facts = model.result_.facts
+    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-9)
+    np.testing.assert_allclose(facts.null_deviance, -2 * theirs.llnull, rtol=1e-9)
+    np.testing.assert_allclose([facts.aic, facts.bic], [theirs.aic, theirs.bic], rtol=1e-9)
+    assert model.summary().accuracy.worst <= 1e-6
+    assert facts.df_resid == theirs.df_resid
+    robust = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", maxiter=100, tol=1e-14, disp=0, cov_type="HC0")
+    np.testing.assert_allclose(np.sqrt(np.diag(model.vcov("HC0"))), robust.bse.to_numpy().T.ravel(), rtol=1e-6)
+    profile = model.conf_int(kind="profile")
+    assert (np.abs(profile - model.conf_int()) < 0.2 * errors[:, None]).all()
+    binary = glmesh.GLMClassifier(alpha=0.0, n_nodes=2).fit(X, y > 3)
+    with pytest.raises(UnsuitablePair, match=r"GLMRegressor\(family='binomial'\)"):
+        binary.summary()
 
 
 def test_profiles_tests_and_predictions():
@@ -168,7 +199,7 @@ def test_fits_that_have_no_standard_errors_say_why():
     for options, says in (
         ({"family": "poisson", "alpha": 0.5}, r"penalty \(l2, alpha=0.5\)"),
         ({"family": "poisson", "alpha": 0.5, "penalty": "l1"}, r"penalty \(l1, alpha=0.5\)"),
-        ({"loss": "squared", "alpha": 0.1}, "fit with family=..."),
+        ({"loss": "squared", "alpha": 0.1}, r"GLMRegressor\(family='gaussian'\)"),
         ({"family": "poisson", "max_rounds": 1}, "has not ended"),
     ):
         with pytest.raises(UnsuitablePair, match=says):

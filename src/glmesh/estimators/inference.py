@@ -14,10 +14,11 @@ from glmesh.engine.result import Result
 from glmesh.errors import UnsuitablePair
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.objective import TrainingData
+from glmesh.functions import LOSSES
 from glmesh.inference import Curves, Inference, Summary, Test
 from glmesh.inference.hypotheses import penalised
 from glmesh.methods.totals.dealing import all_rows
-from glmesh.methods.totals.likelihood.facts import INTERCEPT, FitFacts
+from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.problem.offsets import OFFSET
 from glmesh.types import Data, Matrix, Vector
@@ -175,13 +176,17 @@ class InferenceMixin(NetworkEstimator):
     def _inference(self) -> Inference:
         """Return the inference of this fit; raise UnsuitablePair, which says why, if there is none."""
         check_is_fitted(self)
-        result: Result | None = getattr(self, "result_", None)
+        result: Result | list[Result] | None = getattr(self, "result_", None)
+        if isinstance(result, list):  # of several classes, each against the rest
+            result = result[0]
         facts: FitFacts | None = getattr(self, "_facts", None) if result is None else result.facts
         if facts is None:
             raise self._uncertain(result)
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        has_offset = len(facts.fitted.names) > len(names) + 1
-        named = replace(facts.fitted, names=(*map(str, names), *([OFFSET] * has_offset), INTERCEPT))
+        outputs = facts.fitted.outputs
+        names = list(map(str, getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])))
+        if len(facts.fitted.names) > outputs * (len(names) + 1):
+            names.append(OFFSET)
+        named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
         return Inference(replace(facts, fitted=named), None if result is None else curves_of(result))
 
     def _uncertain(self, result: Result | None) -> UnsuitablePair:
@@ -189,10 +194,12 @@ class InferenceMixin(NetworkEstimator):
         p = int(np.shape(self.coef_)[-1])
         one = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="samples")
         objective = self._objective(one)
-        if not getattr(objective.loss, "by_likelihood", False):
+        loss = LOSSES[objective.loss] if isinstance(objective.loss, str) else objective.loss
+        if not loss.by_likelihood:
             return UnsuitablePair(
-                "standard errors are those of a likelihood, and this model was fitted with a loss; fit with family=... "
-                "(gaussian, binomial, poisson, ...) and alpha=0"
+                f"standard errors are those of families, and this model was fitted with the {loss.name} loss; take "
+                f"GLMRegressor(family={'binomial' if loss.classifies else 'gaussian'!r}), which is fitted without a "
+                "penalty"
             )
         if objective.alpha:
             name = objective.penalty if isinstance(objective.penalty, str) else type(objective.penalty).__name__

@@ -5,7 +5,7 @@ Nothing here is about a single row; everything can be kept in a model file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -309,6 +309,19 @@ class FitFacts:
             said["family"] = FAMILIES[options.pop("name")](**options)
         said["names"] = tuple(said["names"])
         return cls(**{**tree, "fitted": FittedModel(**said)})
+
+
+def term_names(columns: Sequence[str], classes: Iterable[object]) -> tuple[str, ...]:
+    """Return the names of all coefficients: those of the columns, then "Intercept"; for each class, if there are any.
+
+    Examples
+    --------
+    >>> from glmesh.methods.totals.likelihood.facts import term_names
+    >>> term_names(["age"], ["ill", "well"])
+    ('ill: age', 'ill: Intercept', 'well: age', 'well: Intercept')
+    """
+    own = (*columns, INTERCEPT)
+    return tuple(f"{one}: {name}" for one in classes for name in own) or own
 
 
 def factor_of_inverse(matrix: Matrix) -> Matrix:
