@@ -87,5 +87,5 @@ def test_the_proof_is_rounded_upwards():
     facts = table.facts(exact, concordance=1.0, decrement=2.4e-7)
     summary = Inference(facts).summary()
     assert summary.accuracy.worst == pytest.approx(2.4e-7)
-    assert summary.proof == "each coefficient is within 3e-7 standard errors of the exact estimate"
-    assert "Each coefficient is within 3e-7 standard errors of the exact estimate." in str(summary)
+    assert summary.proof == "each coefficient is within 3e-07 standard errors of the exact estimate"
+    assert "Each coefficient is within 3e-07 standard errors of the exact estimate." in str(summary)

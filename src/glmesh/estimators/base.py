@@ -280,11 +280,15 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         Its shape is (m,) for a regressor; for a classifier it is (m, 1) with two classes, (m, n_classes) with more.
         """
+        return np.asarray(self._samples(X) @ self.coef_.T + self.intercept_)
+
+    def _samples(self, X: Data) -> SampleMatrix:
+        """Return samples that a fitted estimator is asked about, shape (m, p), checked as scikit-learn does."""
         check_is_fitted(self)
         named_matrix(X, "X")
-        X = validate_data(self, X, **MATRIX_CHECKS, reset=False)
-        check_finite(X, "X", None)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        checked: SampleMatrix = validate_data(self, X, **MATRIX_CHECKS, reset=False)
+        check_finite(checked, "X", None)
+        return checked
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
         """Draw objective, gap and consensus of the fit against rounds and bytes.

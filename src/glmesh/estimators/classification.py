@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput
 from glmesh.estimators.classifier import NetworkClassifier
+from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable, Softmax
 
@@ -125,7 +126,7 @@ class LinearSVC(NetworkClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GLMClassifier(NetworkClassifier):
+class GLMClassifier(InferenceMixin, NetworkClassifier):
     """Linear classification over a network, with any classification loss and penalty of `glmesh.functions`.
 
     Minimises, over coefficients w and an intercept b, with labels -1 and 1 ::

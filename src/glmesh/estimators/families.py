@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
+from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.estimators.regressor import NetworkRegressor
 from glmesh.functions import Family, tweedie
@@ -18,7 +19,7 @@ from glmesh.types import Data, Vector
 from glmesh.validation import are_usable
 
 
-class FamilyRegressor(NetworkRegressor):
+class FamilyRegressor(InferenceMixin, NetworkRegressor):
     """Base of regressors whose loss may be that of a family: offsets, predictions of the mean, deviance explained."""
 
     @abstractmethod

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput
 from glmesh.estimators.classifier import NetworkClassifier
+from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, elastic_net, number
 from glmesh.validation import one_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(NetworkClassifier):
+class LogisticRegression(InferenceMixin, NetworkClassifier):
     """Logistic regression over a network, scaled as `sklearn.linear_model.LogisticRegression`.
 
     Minimises, over coefficients w and an intercept b, with labels -1 and 1 ::

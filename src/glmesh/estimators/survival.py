@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from glmesh.engine.solve import solve
 from glmesh.errors import InvalidData
 from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.functions import Cox, Separable
 from glmesh.functions.risk_sets import Ties
@@ -20,7 +21,7 @@ from glmesh.types import Data, Vector
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CoxRegressor(NetworkEstimator):
+class CoxRegressor(InferenceMixin, NetworkEstimator):
     """Cox's proportional hazards over a network, stratified by site: every node has a baseline hazard of its own.
 
     The hazard of a row x of node k at time t is h_k(t) exp(x.w), for any function h_k. Rows are compared with those at

@@ -164,11 +164,16 @@ def lr_test(smaller: FitFacts, larger: FitFacts, *, use_f: bool | None = None) -
 def refuse_penalty(fitted: FittedModel) -> None:
     """Raise UnsuitablePair, which says why there is no inference, if the model was fitted with a penalty."""
     if fitted.penalty:
-        raise UnsuitablePair(
-            f"this model was fitted with a penalty ({fitted.penalty}), which pulls its coefficients towards zero by an "
-            "amount that is not known: estimate / standard error has no known distribution, so there are no p values, "
-            "tests or intervals; fit with alpha=0 for them"
-        )
+        raise penalised(fitted.penalty)
+
+
+def penalised(penalty: str) -> UnsuitablePair:
+    """Return (not raise) the error that says why a fit with a penalty, named in words, has no inference."""
+    return UnsuitablePair(
+        f"this model was fitted with a penalty ({penalty}), which pulls its coefficients towards zero by an amount "
+        "that is not known: estimate / standard error has no known distribution, so there are no p values, tests or "
+        "intervals; fit with alpha=0 for them"
+    )
 
 
 def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:

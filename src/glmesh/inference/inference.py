@@ -258,11 +258,12 @@ class Inference:
             Lower and upper ends.
         """
         level = checked_level(level)
-        design = self._design(X)
+        whole = self._design(X)
+        design = whole[:, self.facts.fitted.free]
         offsets = np.zeros(len(design)) if offset is None else np.asarray(offset, dtype=np.float64)
         if offsets.shape != (len(design),):
             raise InvalidData(f"offset has shape {offsets.shape}, expected {(len(design),)}: one for each row of X")
-        z = design @ self.facts.fitted.coef[self.facts.fitted.free] + offsets
+        z = whole @ self.facts.fitted.coef + offsets
         variance = np.einsum("ij,ij->i", design @ covariance(self.facts, "model"), design)
         quantile = two_sided_quantile(level, self._degrees(use_t, "model"))
         return prediction_interval(self.facts, z, variance, quantile, kind)
@@ -309,7 +310,7 @@ class Inference:
         return degrees
 
     def _design(self, X: Data) -> Matrix:
-        """Return the m samples with a column for each of the k fitted coefficients, shape (m, k)."""
+        """Return the m samples with a column for each of the d coefficients, shape (m, d), 0 where they are held."""
         fitted = self.facts.fitted
         if fitted.outputs > 1 or fitted.family is None:
             raise UnsuitablePair(
@@ -321,6 +322,6 @@ class Inference:
             raise InvalidData(
                 f"X has shape {matrix.shape}, expected a column for each of the {len(columns)} terms but {INTERCEPT}"
             )
-        whole = np.ones((len(matrix), len(fitted.coef)))
+        whole = np.where(fitted.held, 0.0, np.ones((len(matrix), len(fitted.coef))))
         whole[:, columns] = matrix
-        return whole[:, fitted.free]
+        return whole

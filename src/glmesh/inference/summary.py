@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.errors import InvalidInput
+from glmesh.formatting import rounded_up
 from glmesh.inference.accuracy import Accuracy
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.types import Matrix
@@ -74,7 +75,7 @@ class Summary:
         worst = self.accuracy.worst
         if np.isnan(worst):
             return "no proof of how near the exact estimate is; fit again with more rounds"
-        return f"each coefficient is within {upwards(worst)} standard errors of the exact estimate"
+        return f"each coefficient is within {rounded_up(worst):.0e} standard errors of the exact estimate"
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a data frame of pandas, indexed by term; the intercept is "Intercept".
@@ -179,23 +180,6 @@ class Summary:
         if self.vcov == "cluster":
             notes.append(f"{self.facts.clusters} clusters.")
         return notes
-
-
-def upwards(value: float) -> str:
-    """Return a bound >= 0 as text with one digit, rounded up; at least 1e-15, for rounding.
-
-    Examples
-    --------
-    >>> from glmesh.inference.summary import upwards
-    >>> upwards(2.1e-7), upwards(0.0)
-    ('3e-7', '1e-15')
-    """
-    value = max(value, 1e-15)
-    text = f"{value:.0e}"
-    while float(text) < value:
-        text = f"{float(text) + 10.0 ** np.floor(np.log10(value)):.0e}"
-    digit, exponent = text.split("e")
-    return f"{digit}e{int(exponent)}"
 
 
 def _number(value: float) -> str:

@@ -100,6 +100,21 @@ def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[Sampl
     return _by_rows(part.columns.widen(summary.width)), part.targets(summary), part.weight
 
 
+def all_rows(problem: Problem) -> Dealt | None:
+    """Return (rows, targets, weights) of all nodes as three lists, whichever way the problem is split.
+
+    Pooled data is one entry of each. None: this process does not hold all rows.
+    """
+    if isinstance(problem, Shard) or not problem.holds_all:
+        return None
+    if problem.pooled:
+        data = problem.parts[0]
+        X = _by_rows(data.columns) if problem.spec.split == "samples" else _transposed(data.columns)
+        return [X], [data.targets(problem.summary)], [data.weight]
+    parts = [rows_of_part(part, problem.summary, k) for k, part in enumerate(problem.parts)]
+    return [X for X, _, _ in parts], [y for _, y, _ in parts], [weight for _, _, weight in parts]
+
+
 def plain(matrix: SampleMatrix) -> list[object]:
     """Return a matrix, dense or sparse, as a list of its shape and its arrays, for a digest to be taken of."""
     return [matrix.shape, matrix.indptr, matrix.indices, matrix.data] if sp.issparse(matrix) else [matrix]

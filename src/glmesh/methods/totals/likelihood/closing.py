@@ -27,13 +27,16 @@ NULL_DONE = (
 Closing = Generator[Total, Sums, FitFacts | None]
 
 
-def closing_totals(block: Rows, fitted: FittedModel) -> Closing:
-    """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there."""
+def closing_totals(block: Rows, fitted: FittedModel, scale: Vector) -> Closing:
+    """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there.
+
+    `scale`, shape (d,), are the powers of two that the method divides columns by.
+    """
     each = zip(block.likelihoods, block.weight, strict=True)
-    nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight) for likelihood, weight in each]
+    nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
     first = yield Total(_stacked([first_fields(node) for node in nodes]), at=at)
-    facts = FitFacts.of_first(fitted, first)
+    facts = FitFacts.of_first(fitted, first, scale)
     try:
         factor_of_inverse(facts.hessian)
     except InvalidData:
@@ -42,7 +45,7 @@ def closing_totals(block: Rows, fitted: FittedModel) -> Closing:
     if null is None:
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
     second = yield Total(_stacked([second_fields(node, facts, null) for node in nodes]), at=at)
-    return facts.with_second(second)
+    return facts.with_second(second, scale)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:

@@ -5,7 +5,7 @@ Nothing here is about a single row; everything can be kept in a model file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -152,29 +152,35 @@ class FitFacts:
     # --- how it is made
 
     @classmethod
-    def of_first(cls, fitted: FittedModel, sums: Mapping[str, Vector]) -> Self:
-        """Return the facts that the first total at the final point tells, from the sums of its fields."""
-        k = int(fitted.free.sum())
-        hessian = from_triangle(sums["hessian"], k)
+    def of_first(cls, fitted: FittedModel, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
+        """Return the facts that the first total at the final point tells, from the sums of its fields.
+
+        `scale`, shape (d,), are the powers of two that columns were divided by; None: 1.
+        """
+        units = _units(fitted, scale)
+        hessian = _matrix(sums["hessian"], units)
         return cls(
             fitted=fitted,
             n=round(float(sums["rows"][0])),
             weight=float(sums["weight"][0]),
             loss=float(sums["loss"][0]),
-            gradient=np.array(sums["gradient"], dtype=np.float64),
+            gradient=sums["gradient"] * units,
             hessian=hessian,
-            information=from_triangle(sums["information"], k) if "information" in sums else hessian,
-            meats=_meats(sums, k),
+            information=_matrix(sums["information"], units) if "information" in sums else hessian,
+            meats=_meats(sums, units),
             targets=np.array(sums["targets"], dtype=np.float64) if "targets" in sums else np.zeros(2),
             pearson=_known(sums, "pearson"),
             clusters=round(float(sums["clusters"][0])) if "clusters" in sums else 0,
         )
 
-    def with_second(self, sums: Mapping[str, Vector]) -> Self:
-        """Return the facts with what the second total at the final point adds, from the sums of its fields."""
+    def with_second(self, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
+        """Return the facts with what the second total at the final point adds, from the sums of its fields.
+
+        `scale` is that of `of_first`.
+        """
         return replace(
             self,
-            meats=self.meats | _meats(sums, self.rank),
+            meats=self.meats | _meats(sums, _units(self.fitted, scale)),
             full=round(float(sums["full"][0])) if "full" in sums else 0,
             null_loss=float(sums["null_loss"][0]) if "null_loss" in sums else np.nan,
             family_log_likelihood=_known(sums, "log_likelihood"),
@@ -309,6 +315,19 @@ class FitFacts:
         return cls(**{**tree, "fitted": FittedModel(**said)})
 
 
+def term_names(columns: Sequence[str], classes: Iterable[object]) -> tuple[str, ...]:
+    """Return the names of all coefficients: those of the columns, then "Intercept"; for each class, if there are any.
+
+    Examples
+    --------
+    >>> from glmesh.methods.totals.likelihood.facts import term_names
+    >>> term_names(["age"], ["ill", "well"])
+    ('ill: age', 'ill: Intercept', 'well: age', 'well: Intercept')
+    """
+    own = (*columns, INTERCEPT)
+    return tuple(f"{one}: {name}" for one in classes for name in own) or own
+
+
 def factor_of_inverse(matrix: Matrix) -> Matrix:
     """Return an upper triangular C, shape (k, k), with C C' = M^-1 for a positive definite M.
 
@@ -343,6 +362,16 @@ def _known(sums: Mapping[str, Vector], name: str) -> float:
     return float(sums[name][0])
 
 
-def _meats(sums: Mapping[str, Vector], k: int) -> dict[str, Matrix]:
+def _units(fitted: FittedModel, scale: Vector | None) -> Vector:
+    """Return what the columns of the k free coefficients were divided by, shape (k,)."""
+    return np.ones(int(fitted.free.sum())) if scale is None else scale[fitted.free]
+
+
+def _matrix(entries: Vector, units: Vector) -> Matrix:
+    """Return the matrix, shape (k, k), of columns that were divided by `units`, from its upper triangle."""
+    return from_triangle(entries, len(units)) * units * units[:, None]
+
+
+def _meats(sums: Mapping[str, Vector], units: Vector) -> dict[str, Matrix]:
     """Return the meats that are among the sums of a total, each of shape (k, k), by name."""
-    return {name: from_triangle(sums[name], k) for name in MEATS if name in sums}
+    return {name: _matrix(sums[name], units) for name in MEATS if name in sums}

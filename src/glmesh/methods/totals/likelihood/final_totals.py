@@ -38,6 +38,9 @@ class NodeEnd:
     clusters : array of shape (m,), optional
         Labels of the clusters that the rows belong to, each of which is in this node only; where a node is a cluster,
         the same label for all of its rows. None: no clusters.
+    scale : array of shape (d,), optional
+        Powers of two that columns are divided by in all fields, so that rounding a field to multiples of one grain
+        costs no column its digits. None: 1.
     """
 
     likelihood: Likelihood
@@ -45,15 +48,21 @@ class NodeEnd:
     free: Flags
     weight: Vector
     clusters: Array | None = None
+    scale: Vector | None = None
+
+    @property
+    def units(self) -> Vector:
+        """Return what each of the k free coefficients is multiplied by in the fields, shape (k,)."""
+        return np.ones(int(self.free.sum())) if self.scale is None else self.scale[self.free]
 
     @property
     def scores(self) -> Matrix:
-        """Return each row's gradient by the k free coefficients, shape (m, k)."""
-        return np.asarray(self.likelihood.scores(self.point))[:, self.free]
+        """Return each row's gradient by the k free coefficients, scaled, shape (m, k)."""
+        return np.asarray(self.likelihood.scores(self.point))[:, self.free] / self.units
 
     def triangle(self, matrix: Matrix) -> Vector:
-        """Return the upper triangle of the free rows and columns of a matrix of shape (d, d), as one array."""
-        return packed(np.ascontiguousarray(matrix[np.ix_(self.free, self.free)]))
+        """Return the upper triangle of the free rows and columns of a matrix of shape (d, d), scaled, as one array."""
+        return packed(matrix[np.ix_(self.free, self.free)] / self.units / self.units[:, None])
 
 
 def first_fields(node: NodeEnd) -> dict[str, Vector]:
@@ -80,7 +89,7 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         "rows": np.array([float(used.sum())]),
         "weight": np.array([node.weight.sum()]),
         "loss": node.likelihood.values(node.point[None]),
-        "gradient": derivatives.gradient[node.free],
+        "gradient": derivatives.gradient[node.free] / node.units,
         "hessian": node.triangle(derivatives.hessian),
         "HC0": packed(scores.T @ scores),
     }

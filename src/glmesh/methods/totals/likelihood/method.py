@@ -135,4 +135,4 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
         if rounds.ended:
-            state.facts = yield from closing_totals(block, rounds.fitted())
+            state.facts = yield from closing_totals(block, rounds.fitted(), state.scale)

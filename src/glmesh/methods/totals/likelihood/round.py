@@ -8,7 +8,7 @@ from glmesh.core.totals import Sums
 from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.contribution import POWER
-from glmesh.methods.totals.likelihood.facts import INTERCEPT, FittedModel
+from glmesh.methods.totals.likelihood.facts import FittedModel, term_names
 from glmesh.methods.totals.likelihood.proof import Slack, proven
 from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
 from glmesh.methods.totals.model import NewtonModel, dependent, from_triangle, minimum
@@ -70,19 +70,20 @@ class LikelihoodRound:
         return self.unpenalised and found and self.state.facts is None
 
     def fitted(self) -> FittedModel:
-        """Return the model at the state's best point, with the names x0, x1, ... of its coefficients."""
+        """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""
         state, block = self.state, self.block
-        d = len(self.penalty.scale)
+        d, outputs = len(self.penalty.scale), block.loss.n_outputs
         aliased = np.isin(np.arange(d), [] if state.aliased is None else state.aliased)
         family = block.loss if isinstance(block.loss, Family) else None
         decrement, R = (0.0, None) if state.proof is None else state.proof.tolist()
         return FittedModel(
-            names=(*(f"x{j}" for j in range(d - 1)), INTERCEPT),
+            names=term_names([f"x{j}" for j in range(d // outputs - 1)], range(outputs) if outputs > 1 else ()),
             coef=np.append(state.w, state.intercept),
             held=~np.isin(np.arange(d), self.penalty.movable),
             aliased=aliased,
             model=block.loss.name,
             family=family,
+            outputs=outputs,
             concordance=R,
             decrement=decrement,
         )

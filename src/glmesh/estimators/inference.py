@@ -1,0 +1,230 @@
+"""What fitted estimators say of their own certainty: standard errors, tests and intervals, from totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from glmesh.engine.result import Result
+from glmesh.errors import UnsuitablePair
+from glmesh.estimators.base import NetworkEstimator
+from glmesh.estimators.objective import TrainingData
+from glmesh.functions import LOSSES
+from glmesh.inference import Curves, Inference, Summary, Test
+from glmesh.inference.hypotheses import penalised
+from glmesh.methods.totals.dealing import all_rows
+from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.models import likelihood_of
+from glmesh.problem.offsets import OFFSET
+from glmesh.types import Data, Matrix, Vector
+
+
+class InferenceMixin(NetworkEstimator):
+    """Inference of estimators that can be fitted by maximum likelihood: with a family, or Cox, and alpha=0.
+
+    Terms are called as the features are (x0, x1, ... if they have no names), the intercept "Intercept"; it comes first.
+    Arrays are in the order of the terms.
+    """
+
+    def summary(
+        self, level: float = 0.95, *, vcov: str = "model", use_t: bool | None = None, exponentiate: bool = False
+    ) -> Summary:
+        """Return the table of coefficients, standard errors, tests that they are 0, and intervals.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Level of the intervals.
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+            Kind of the covariance, as in `vcov`.
+        use_t : bool or None, default None
+            Whether Student's t takes the place of the normal distribution; None: where the dispersion is estimated, as
+            in R (statsmodels' GLM has the normal distribution throughout).
+        exponentiate : bool, default False
+            Whether to show exp(coefficient), a ratio of odds, means or hazards.
+
+        Returns
+        -------
+        Summary
+            Its text is the table; `to_frame()` gives it to pandas, indexed by term.
+        """
+        return self._inference().summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
+
+    def conf_int(
+        self, level: float = 0.95, kind: str = "wald", *, vcov: str = "model", use_t: bool | None = None
+    ) -> Matrix:
+        """Return intervals of the coefficients.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Probability that an interval covers the coefficient.
+        kind : {"wald", "profile"}, default "wald"
+            "wald": coefficient -+ quantile times standard error. "profile": where the deviance, with all other
+            coefficients fitted anew, has risen by dispersion times the squared quantile; needs all rows at hand.
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+            Kind of the covariance, as in `vcov`, for Wald's intervals.
+        use_t : bool or None, default None
+            As in `summary`.
+
+        Returns
+        -------
+        array of shape (n_terms, 2)
+            Lower and upper ends.
+        """
+        return self._inference().conf_int(level, kind, vcov=vcov, use_t=use_t)
+
+    def vcov(self, kind: str = "model") -> Matrix:
+        """Return the covariance of the coefficients.
+
+        Parameters
+        ----------
+        kind : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+            "model": dispersion times the inverse information. The others are sandwiches, for variances that the family
+            has not: HC0, HC0 times n / (n - k), and those with leverages.
+
+        Returns
+        -------
+        array of shape (n_terms, n_terms)
+            The covariance.
+        """
+        return self._inference().vcov(kind)
+
+    def wald_test(
+        self,
+        contrasts: Matrix | Sequence[str] | str,
+        values: ArrayLike | None = None,
+        *,
+        vcov: str = "model",
+        use_f: bool | None = None,
+    ) -> Test:
+        """Return Wald's test of contrasts @ coef = values.
+
+        Parameters
+        ----------
+        contrasts : array of shape (q, n_terms), str or sequence of str
+            A combination of the terms in each row; or names of terms that are all 0 under the hypothesis.
+        values : array of shape (q,) or None, default None
+            What the combinations are under the hypothesis; None: 0.
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+            Kind of the covariance, as in `vcov`.
+        use_f : bool or None, default None
+            Whether the statistic is F rather than chi2; None: where the dispersion is estimated.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value.
+        """
+        return self._inference().wald_test(contrasts, values, vcov=vcov, use_f=use_f)
+
+    def lr_test(self, smaller: Self, *, use_f: bool | None = None) -> Test:
+        """Return the likelihood-ratio test of a smaller model, fitted to the same rows, against this one.
+
+        Parameters
+        ----------
+        smaller : estimator
+            The fitted smaller model, all of whose terms this one has, too.
+        use_f : bool or None, default None
+            Whether the statistic is F, as R's ``anova(test="F")``, rather than chi2; None: where the dispersion is
+            estimated.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value of the hypothesis that the smaller model is true.
+        """
+        return self._inference().lr_test(smaller._inference(), use_f=use_f)
+
+    def predict_interval(
+        self,
+        X: Data,
+        level: float = 0.95,
+        kind: str = "mean",
+        *,
+        offset: ArrayLike | None = None,
+        use_t: bool | None = None,
+    ) -> Matrix:
+        """Return intervals of predictions on the scale of the targets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        level : float, default 0.95
+            Level of each interval.
+        kind : {"mean", "new"}, default "mean"
+            "mean": of the mean of y at the sample. "new": of a new y of weight 1; only for the gaussian family with the
+            identity link.
+        offset : array of shape (n_samples,) or None, default None
+            Numbers that are added to the linear predictor; None: 0.
+        use_t : bool or None, default None
+            As in `summary`.
+
+        Returns
+        -------
+        array of shape (n_samples, 2)
+            Lower and upper ends.
+        """
+        return self._inference().predict_interval(self._samples(X), level, kind, offset=offset, use_t=use_t)
+
+    def _inference(self) -> Inference:
+        """Return the inference of this fit; raise UnsuitablePair, which says why, if there is none."""
+        check_is_fitted(self)
+        result: Result | list[Result] | None = getattr(self, "result_", None)
+        if isinstance(result, list):  # of several classes, each against the rest
+            result = result[0]
+        facts: FitFacts | None = getattr(self, "_facts", None) if result is None else result.facts
+        if facts is None:
+            raise self._uncertain(result)
+        outputs = facts.fitted.outputs
+        names = list(map(str, getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])))
+        if len(facts.fitted.names) > outputs * (len(names) + 1):
+            names.append(OFFSET)
+        named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
+        return Inference(replace(facts, fitted=named), None if result is None else curves_of(result))
+
+    def _uncertain(self, result: Result | None) -> UnsuitablePair:
+        """Return (not raise) the error that says why this fit has no standard errors."""
+        p = int(np.shape(self.coef_)[-1])
+        one = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="samples")
+        objective = self._objective(one)
+        loss = LOSSES[objective.loss] if isinstance(objective.loss, str) else objective.loss
+        if not loss.by_likelihood:
+            return UnsuitablePair(
+                f"standard errors are those of families, and this model was fitted with the {loss.name} loss; take "
+                f"GLMRegressor(family={'binomial' if loss.classifies else 'gaussian'!r}), which is fitted without a "
+                "penalty"
+            )
+        if objective.alpha:
+            name = objective.penalty if isinstance(objective.penalty, str) else type(objective.penalty).__name__
+            return penalised(f"{name}, alpha={objective.alpha:g}")
+        if result is None:
+            return UnsuitablePair("the file of this model has no standard errors in it; fit it again")
+        return UnsuitablePair(f"the fit has not ended where standard errors are known: {result.message}")
+
+
+def curves_of(result: Result) -> Curves | None:
+    """Return loss, gradient and Hessian over all rows at several points, as a function; None: rows are not at hand."""
+    held = None if result.problem is None else all_rows(result.problem)
+    if held is None:
+        return None
+    loss = result.problem.spec.loss
+    likelihoods = [likelihood_of(loss, X, y, weight) for X, y, weight in zip(*held, strict=True)]
+
+    def curves(points: Matrix) -> list[tuple[float, Vector, Matrix]]:
+        """Return (loss, gradient, Hessian) at each of n points, shape (n, d); infinite where it is not defined."""
+        with np.errstate(all="ignore"):
+            values = np.sum([one.values(points) for one in likelihoods], axis=0)
+            each = [[one.derivatives(point) for one in likelihoods] for point in points]
+        return [
+            (float(value), np.sum([one.gradient for one in own], axis=0), np.sum([one.hessian for one in own], axis=0))
+            for value, own in zip(values, each, strict=True)
+        ]
+
+    return curves
