@@ -22,6 +22,7 @@ def test_public_names() -> None:
     assert sorted(glmesh.__all__) == [
         "Cocoa",
         "Cola",
+        "CoxRegressor",
         "ElasticNet",
         "ElasticNetCV",
         "GLMClassifier",
@@ -52,14 +53,21 @@ def test_public_names() -> None:
     assert all(hasattr(glmesh, name) for name in glmesh.__all__)
     assert sorted(glmesh.functions.__all__) == [
         "Anchored",
+        "Binomial",
         "Box",
         "ConjugateOf",
+        "Cox",
         "ElasticNet",
         "EpsilonInsensitiveLoss",
+        "FAMILIES",
+        "Family",
+        "Gamma",
+        "Gaussian",
         "GroupLasso",
         "HingeLoss",
         "Huber",
         "HuberLoss",
+        "InverseGaussian",
         "L1",
         "L2",
         "LOSSES",
@@ -67,7 +75,9 @@ def test_public_names() -> None:
         "LogisticDual",
         "LogisticLoss",
         "Loss",
+        "NegativeBinomial",
         "NonNegative",
+        "Poisson",
         "Profiled",
         "QuantileLoss",
         "Separable",
@@ -79,6 +89,9 @@ def test_public_names() -> None:
         "SquaredHingeLoss",
         "SquaredLoss",
         "Table",
+        "Tweedie",
+        "family_of",
+        "tweedie",
     ]
 
 

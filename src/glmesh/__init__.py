@@ -18,8 +18,10 @@ from glmesh.transports import Network
 
 if TYPE_CHECKING:
     from glmesh.estimators import (
+        CoxRegressor,
         ElasticNet,
         ElasticNetCV,
+        GammaRegressor,
         GLMClassifier,
         GLMRegressor,
         Lasso,
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
         LinearSVC,
         LinearSVR,
         LogisticRegression,
+        PoissonRegressor,
         Ridge,
+        TweedieRegressor,
         enet_path,
         lasso_path,
         load_model,
@@ -39,16 +43,19 @@ __version__ = "0.1.0"
 
 _ESTIMATORS = (
     *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
-    *("LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
+    *("CoxRegressor", "GammaRegressor", "LogisticRegression", "PoissonRegressor", "Ridge", "TweedieRegressor"),
+    *("enet_path", "lasso_path", "load_model"),
 )
 
 __all__ = [
     "Cocoa",
     "Cola",
+    "CoxRegressor",
     "ElasticNet",
     "ElasticNetCV",
     "GLMClassifier",
     "GLMRegressor",
+    "GammaRegressor",
     "GlmeshError",
     "Lasso",
     "LassoCV",
@@ -56,11 +63,13 @@ __all__ = [
     "LinearSVR",
     "LogisticRegression",
     "Network",
+    "PoissonRegressor",
     "Problem",
     "Result",
     "Ridge",
     "Run",
     "Status",
+    "TweedieRegressor",
     "enet_path",
     "functions",
     "lasso_path",

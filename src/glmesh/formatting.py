@@ -1,5 +1,7 @@
 """Numbers as people read them, for messages, tables and axes."""
 
+import math
+
 
 def size(n_bytes: float) -> str:
     """Return a number of bytes as text, three digits and a unit: B, kB (1,000 bytes), MB, GB or TB.
@@ -15,3 +17,18 @@ def size(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1000
     return f"{n_bytes:.3g} TB"
+
+
+def rounded_up(number: float) -> float:
+    """Return the smallest float with one decimal digit that is at least `number` >= 0; 0 for 0.
+
+    Examples
+    --------
+    >>> from glmesh.formatting import rounded_up
+    >>> rounded_up(3.1e-7)
+    4e-07
+    """
+    if not number:
+        return 0.0
+    unit = 10.0 ** math.floor(math.log10(number))
+    return float(f"{math.ceil(number / unit) * unit:.0e}")

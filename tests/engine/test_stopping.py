@@ -80,7 +80,7 @@ class Figures:
     """A run as far as a stopping rule looks at one."""
 
     def __init__(self, rounds=0, relative=None, wishes=((False, False),), primal=False):
-        self.rounds, self.nodes = rounds, SimpleNamespace(primal=primal)
+        self.rounds, self.nodes = rounds, SimpleNamespace(primal=primal, finished=None)
         self.certificate = None if relative is None else SimpleNamespace(relative=relative)
         self.processes = SimpleNamespace(
             size=len(wishes), all_gather=lambda own: [*own, *wishes[1:]], hurry=lambda seconds=np.inf: None

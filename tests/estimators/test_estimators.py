@@ -44,6 +44,9 @@ ESTIMATORS = [
     glmesh.LogisticRegression,
     glmesh.LinearSVC,
     glmesh.GLMClassifier,
+    glmesh.PoissonRegressor,
+    glmesh.GammaRegressor,
+    glmesh.TweedieRegressor,
 ]
 # logistic fits of one class, whose intercept has no optimum, go on to the last of 10,000 rounds
 LONG = {"check_classifiers_one_label_sample_weights"}

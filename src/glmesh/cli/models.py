@@ -2,13 +2,14 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Loss
+from glmesh.functions import LOSSES, Family, Loss, family_of
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.network import Network
@@ -83,6 +84,8 @@ def choose(options: Namespace) -> ModelChoice:
     InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, --split, ... do
     not go together; a split that was asked for is never changed.
     """
+    if options.family:
+        return _family(options)
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
@@ -102,6 +105,32 @@ def choose(options: Namespace) -> ModelChoice:
             loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
         )
     return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+
+
+def _family(options: Namespace) -> ModelChoice:
+    """Return the ModelChoice of --family: by samples, on totals; raise InvalidInput for options that do not fit."""
+    loss = parse_family(options.family, options.link)
+    if options.split == "features":
+        raise UnsuitablePair(f"--split features: the {loss.name} family is fitted where nodes hold rows")
+    if options.acceleration not in ("auto", "newton") or options.local_passes or options.gossip_steps != 1:
+        raise InvalidInput("--family is fitted by sums over rows; leave --acceleration and options of rounds away")
+    return ModelChoice(loss, options.penalty or "l2", ("samples",), "as a family needs it", totals=True)
+
+
+def complete(options: Namespace) -> None:
+    """Set what --family changes: alpha 0 and an intercept by default; raise InvalidInput for its options without it."""
+    if not options.family:
+        for name in ("link", "offset", "exposure", "no_intercept"):
+            if getattr(options, name):
+                raise InvalidInput(f"--{name.replace('_', '-')} goes with --family")
+        options.alpha = 1.0 if options.alpha is None else options.alpha
+        return
+    if options.offset and options.exposure:
+        raise InvalidInput("--offset and --exposure exclude each other; --exposure C is --offset with the log of C")
+    if options.intercept and options.no_intercept:
+        raise InvalidInput("--intercept and --no-intercept exclude each other")
+    options.alpha = 0.0 if options.alpha is None else options.alpha
+    options.intercept = not options.no_intercept
 
 
 def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
@@ -182,7 +211,26 @@ def parse_loss(text: str) -> Loss:
     return LOSSES[name](**{names[0]: value})
 
 
+def parse_family(text: str, link: str | None = None) -> Family:
+    """Return the family for a text NAME or NAME=PARAMETER, as in negative_binomial=2; raise InvalidInput for others."""
+    name, equals, parameter = text.partition("=")
+    family = family_of(name, link)
+    names = [field.name for field in fields(family) if field.name != "link"]
+    if not equals:
+        return family
+    if not names:
+        raise InvalidInput(f"--family {text}: the {name} family has no parameter; write --family {name}")
+    try:
+        value = float(parameter)
+    except ValueError:
+        raise InvalidInput(f"--family {text}: {names[0]} must be a number, got {parameter!r}") from None
+    changed: dict[str, Any] = {names[0]: value}
+    return replace(family, **changed)
+
+
 def loss_text(loss: Loss) -> str:
     """Return the name and the parameters of a loss for people, as in: huber (delta 1.35)."""
-    parameters = ", ".join(f"{field.name} {getattr(loss, field.name):g}" for field in fields(loss))
+    values = {field.name: getattr(loss, field.name) for field in fields(loss)}
+    told = (f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}" for name, value in values.items())
+    parameters = ", ".join(told)
     return f"{loss.name} ({parameters})" if parameters else loss.name

@@ -21,7 +21,7 @@ from glmesh.cli.failures import (
     rounds_done,
     told,
 )
-from glmesh.cli.models import MODELS, ModelChoice, choose, loss_text
+from glmesh.cli.models import MODELS, ModelChoice, choose, complete, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
 from glmesh.cli.predict import score
@@ -30,12 +30,14 @@ from glmesh.cli.train_data import RowsRead, read
 from glmesh.cli.train_options import RECORD_EVERY, add_options
 from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
+from glmesh.core import AnyMethod
 from glmesh.core.block import NetworkInfo
 from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
 from glmesh.files.model_files import Model
-from glmesh.formatting import size
+from glmesh.formatting import rounded_up, size
+from glmesh.methods import MaximumLikelihood
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
@@ -66,20 +68,25 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
         outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
         inputs = [options.data] if options.faults is None else [options.data, options.faults]
         check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
-    if (options.model is None) == (options.loss is None):
+    if sum(one is not None for one in (options.model, options.loss, options.family)) != 1:
         raise _what_to_fit(options)
+    complete(options)
     choice = choose(options)
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options) if first else None
-    method = Cola(
+    method: AnyMethod = Cola(
         local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration
     )
+    if options.family:
+        method = MaximumLikelihood(tol_se=options.tol_se)
     given = {"latency": options.latency, "bandwidth": options.bandwidth}
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
     rows_read = read(options, processes, classifies=choice.loss.classifies)
+    if held := options.offset or options.exposure:
+        rows_read = rows_read.with_offset(held, logarithm=bool(options.exposure), where=options.data)
     shape = shape_of(rows_read.X, processes)
     network = Network(**clock) if clock else None
     objective = {
@@ -132,16 +139,19 @@ def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, proc
 
     `objective` has loss, penalty and split as keyword arguments of `Problem.glm`.
     """
-    fit = {**objective, "sample_weight": rows.weight}
+    X, fit = rows.X, {**objective, "sample_weight": rows.weight}
+    if rows.offset:
+        X, last = rows.X[:, :-1], rows.X[:, -1]
+        fit["offset"] = np.log(last) if options.exposure else last
     if options.runtime == "simulation":
-        return Problem.glm(rows.X, rows.y, **fit)
+        return Problem.glm(X, rows.y, **fit)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(rows.X, rows.y, processes, **spread, **fit)
+    return scatter(X, rows.y, processes, **spread, **fit)
 
 
 def exit_code(result: Result) -> int:
     """Return the exit code of a result: REACHED, OUT_OF_ROUNDS or INTERRUPTED, by its status."""
-    good = (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE)
+    good = (Status.CONVERGED, Status.CERTIFIED, Status.STATIONARY, Status.ROUNDS_DONE)
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
     return REACHED if result.status in good else OUT_OF_ROUNDS
@@ -149,9 +159,11 @@ def exit_code(result: Result) -> int:
 
 def _what_to_fit(options: Namespace) -> Exception:
     """Return (not raise) the InvalidInput for options that have both --model and --loss, or neither."""
-    if options.model:
-        return InvalidInput("--model and --loss exclude each other; --model NAME stands for a loss and a penalty")
-    return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}) or --loss NAME")
+    if options.model or options.loss or options.family:
+        return InvalidInput(
+            "--model, --loss and --family exclude each other; --model NAME stands for a loss and a penalty"
+        )
+    return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}), --loss NAME or --family NAME")
 
 
 def _tell(options: Namespace, text: str) -> None:
@@ -168,10 +180,13 @@ def _introduction(options: Namespace, choice: ModelChoice, data: tuple[Shape, Sp
     shape, split, why = data
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
+    kind = "family" if options.family else "loss"
+    unpenalised = options.family and options.alpha == 0
+    penalty = "no penalty" if unpenalised else f"{choice.penalty} penalty, alpha {options.alpha:g}"
     chosen = f"  split auto: by {split}, {why}\n" if options.split == "auto" else ""
     return (
         f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}{_named(rows.contract)}\n"
-        f"  {loss_text(choice.loss)} loss, {choice.penalty} penalty, alpha {options.alpha:g}{intercept}\n"
+        f"  {loss_text(choice.loss)} {kind}, {penalty}{intercept}\n"
         f"  split by {split} over {count(options.nodes, 'node')}, topology {options.topology}\n"
         f"{chosen}"
     )
@@ -208,6 +223,8 @@ def _model(
         "gap": result.gap,
         **asdict(choice.loss),
     }
+    if options.exposure:
+        info["exposure"] = options.exposure
     if plan is not None:
         info["faults"] = json.dumps(plan.to_dict())
     return Model(
@@ -229,15 +246,22 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        title = f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+        title = (
+            f"{options.model or options.loss or options.family} on {count(options.nodes, 'node')}, {options.topology}"
+        )
         plot.convergence(result.history, path=options.plot, title=title, presence=result.presence, tol=result.tol)
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
     """Return pairs (name, text) on the relative gap that was reached, and the one that was asked for.
 
+    A family without a penalty has a proof in standard errors instead.
+
     With `certifying` it is the gap that the nodes proved, and the measured one too where they could not prove enough.
     """
+    if np.isfinite(result.standard_errors_off) and result.problem.spec.loss.by_likelihood:
+        off = rounded_up(result.standard_errors_off)
+        return [("proof", f"each coefficient is within {off:.0e} standard errors of the exact estimate")]
     wanted = f" (asked for {result.tol:g})" if result.tol is not None else ""
     measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else wanted}")
     if not certifying:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from glmesh.contract import Contract, DataTable, agree, fit
 from glmesh.contract.fitting import spoken
@@ -32,6 +33,26 @@ class RowsRead:
     weight: Vector | None = None  # (m,) sample weights; None: all are 1
     contract: Contract | None = None  # names, target and labels, or the index base of svmlight text; None: of neither
     remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
+    offset: bool = False  # whether the last column, or its logarithm, is added to linear predictors
+
+    def with_offset(self, name: str, *, logarithm: bool, where: str) -> RowsRead:
+        """Return the rows with the column `name` put last: it, or its logarithm, is to be an offset.
+
+        Raise InvalidInput if the file `where` has no such column, InvalidData if a logarithm is asked of a value <= 0.
+        """
+        option = "--exposure" if logarithm else "--offset"
+        names = self.contract.names if self.contract is not None and self.contract.header else ()
+        if name not in names:
+            raise InvalidInput(f"{option} {name}: {where} has no such column; it has {', '.join(names) or 'no names'}")
+        assert self.contract is not None
+        at = names.index(name)
+        order = [k for k in range(len(names)) if k != at] + [at]
+        X = np.array(self.X.toarray() if sp.issparse(self.X) else self.X)[:, order]
+        if logarithm and not (X[:, -1] > 0).all():
+            row = int(np.argmax(~(X[:, -1] > 0)))
+            raise InvalidData(f"{where}: {option} {name} is {X[row, -1]:g} in data row {row + 1}; expected > 0")
+        columns = tuple(self.contract.columns[k] for k in order)
+        return replace(self, X=X, contract=replace(self.contract, columns=columns), offset=True)
 
 
 def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> RowsRead:

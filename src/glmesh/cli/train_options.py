@@ -5,6 +5,8 @@ import argparse
 from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
+from glmesh.functions import FAMILIES
+from glmesh.methods.totals.likelihood.method import TOL_SE
 
 # [rounds] between looks at the gap: measuring it costs as much as a few rounds, unless it comes with a total
 RECORD_EVERY = {"features": 10, "samples": 1}
@@ -42,11 +44,12 @@ def add_options(parser: Parser) -> None:
         "glmesh train houses.csv --target price --model ridge --alpha 10 --intercept",
         "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
+        "glmesh train claims.csv --target claims --family poisson --exposure years",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
         after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
-        usage="glmesh train DATA (--model NAME | --loss NAME) [options]",
+        usage="glmesh train DATA (--model NAME | --loss NAME | --family NAME) [options]",
     )
     add = parser.add_argument
     add("data", metavar="DATA", help="the file to learn from")
@@ -59,15 +62,24 @@ def add_options(parser: Parser) -> None:
     add("--model", choices=MODELS, metavar="NAME", help=f"a loss with its penalty: {', '.join(MODELS)}")
     add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
+    add("--family", metavar="NAME", help="instead of --model: a family of distributions, fitted by maximum likelihood "
+        f"with an intercept and no penalty: {', '.join(FAMILIES)}; with a parameter as in negative_binomial=2 (theta) "
+        "or tweedie=1.5 (power); binomial's target is 0 or 1, or a share, and --sample-weight the trials")  # fmt: skip
+    add("--link", metavar="NAME", help="link of --family, as in probit (default: the usual one)")
+    add("--offset", metavar="COLUMN", help="column of a table that is added to the linear predictor of --family")
+    add("--exposure", metavar="COLUMN", help="column of a table, > 0, whose logarithm is added to it")
+    add("--tol-se", type=number(positive=True), default=TOL_SE, metavar="SE", help="standard errors that each "
+        f"coefficient of --family without a penalty may be off, proven (default {TOL_SE:g})")  # fmt: skip
     add(
         "--penalty",
         choices=("l1", "l2", "elasticnet"),
         help="the penalty, instead of the model's own (default l2 with --loss)",
     )
-    add("--alpha", type=number(), default=1.0, help="weight of the penalty (default 1)")
+    add("--alpha", type=number(), help="weight of the penalty (default 1; with --family 0, which is none)")
     add("--l1-ratio", type=number(0, 1), metavar="R", help="share of L1 in elasticnet (default 0.5)")
     add("--intercept", action="store_true", help="fit an unpenalised intercept (with --stop certificate or "
-        "--faults: split by features)")  # fmt: skip
+        "--faults: split by features); --family has one by itself")  # fmt: skip
+    add("--no-intercept", action="store_true", help="fit no intercept with --family")
 
     spread = parser.add_argument_group("how to spread it")
     add_network(spread)

@@ -90,7 +90,8 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Why more rounds would not help, as a word that is equal at all processes; "": they may help.
 
         "separated": there is no optimum; "collinear": columns almost depend on each other; "rounding": rounding errors
-        hide progress.
+        hide progress; "stationary": a point is stationary, and no proof says that it is the optimum; "outside": no
+        point to start from is known.
         """
         return ""
 
@@ -106,6 +107,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         It is infinite if none is proven, as here.
         """
         return float("inf")
+
+    @property
+    def finished(self) -> bool | None:
+        """Return whether a method that stops itself has found out all; None, as here: the gap decides."""
+        return None
 
     @property
     def standard_errors_off(self) -> float:

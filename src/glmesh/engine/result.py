@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from glmesh.core import Certificate, Event
-from glmesh.formatting import size
+from glmesh.formatting import rounded_up, size
 from glmesh.network import Plan
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
@@ -34,6 +34,13 @@ class Status(enum.Enum):
     STALLED = (
         "Stopped before the tolerance was reached, because rounding hides any further progress; relax tol, raise the "
         "penalty, or scale the columns and drop those that nearly repeat others."
+    )
+    STATIONARY = (
+        "Converged to a stationary point; no proof that it is the maximum, because the likelihood is not convex."
+    )
+    NO_START = (
+        "Stopped before the first step: no coefficients are known at which every row has a mean; fit an intercept, or "
+        "take a log link."
     )
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
@@ -186,17 +193,9 @@ class Result:
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         remark = f" {self.remark}" if self.remark else ""
         if np.isfinite(self.standard_errors_off):
-            off = _rounded_up(self.standard_errors_off)
+            off = rounded_up(self.standard_errors_off)
             remark += f" Each coefficient is within {off:.0e} standard errors of the exact estimate."
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"
 
     def __repr__(self) -> str:
         return f"<Result {self.message}>"
-
-
-def _rounded_up(number: float) -> float:
-    """Return the smallest float with one decimal digit that is at least `number` >= 0; 0 for 0."""
-    if not number:
-        return 0.0
-    unit = 10.0 ** np.floor(np.log10(number))
-    return float(np.ceil(number / unit) * unit)

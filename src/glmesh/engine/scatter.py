@@ -19,6 +19,7 @@ from glmesh.functions import Loss, Separable
 from glmesh.linalg import Columns
 from glmesh.parallel import ProcessGroup
 from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
+from glmesh.problem.offsets import hold_offset, with_offset
 from glmesh.types import Indices, SampleMatrix, Vector
 
 _NONE = np.iinfo(np.int32).max  # stands for the smallest index of a part without features
@@ -85,13 +86,14 @@ def scatter(
     l1_ratio: float | None = None,
     split: Split = "features",
     sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     fit_intercept: bool = False,
 ) -> Shard:
     """Deal the samples of all processes out to the nodes that are to hold them; return this process's Shard.
 
     All processes call it, each with its own rows X of shape (m_part, p_part) and y of shape (m_part,). Together they
     get the problem that `Problem.glm` makes of all rows in the order of ranks. n_nodes, partition and seed are those of
-    the run to come.
+    the run to come. `offset`, shape (m_part,), becomes the last column, whose coefficient is 1.
     """
     spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
     data = NodeData(spec, X, y, sample_weight, f" of rank {processes.rank}")  # refuses what is no data, before it moves
@@ -109,6 +111,9 @@ def scatter(
         rows.sum_duplicates()
     if sparse and rows.shape[1] != p:
         rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(len(data.y), p))
+    if offset is not None:
+        rows, p = with_offset(rows, offset, f"X of rank {processes.rank}")[0], p + 1
+        spec = hold_offset(spec, p)
     by_samples = split == "samples"
     dealt = spread(_loads(rows, processes, by_samples=by_samples), n_nodes, partition, seed)
     hosts = _hosts(dealt, processes)

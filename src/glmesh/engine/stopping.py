@@ -54,7 +54,8 @@ class Diverged:
 class SmallGap:
     """Ends a run when its duality gap is at most tol * abs(objective), or rounding beside the largest objective seen.
 
-    The latter is for data that can be fitted exactly: the objective is then zero, and no gap is small beside it.
+    A method that stops itself says so instead. The latter is for data that can be fitted exactly: the objective is then
+    zero, and no gap is small beside it.
     """
 
     tol: float  # relative gap
@@ -67,6 +68,8 @@ class SmallGap:
         """
         if entry is None:
             return None
+        if (finished := run.nodes.finished) is not None:
+            return Status.CONVERGED if finished else None
         size = abs(entry["objective"])
         self.largest = max(self.largest, size)  # NaN, before an objective is known, changes nothing
         return Status.CONVERGED if entry["gap"] <= max(self.tol * size, ROUNDING * self.largest) else None
@@ -80,6 +83,8 @@ class Certified:
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
         """Return CERTIFIED if the newest certificate that all nodes know proves a relative gap <= tol; else None."""
+        if (finished := run.nodes.finished) is not None:
+            return Status.CERTIFIED if finished else None
         proven = run.certificate is not None and run.certificate.relative <= self.tol
         return Status.CERTIFIED if proven else None
 
@@ -91,10 +96,16 @@ class NothingToGain:
     nodes' word for each of these to the status.
     """
 
-    _STATUSES: ClassVar = {"separated": Status.NO_OPTIMUM, "collinear": Status.COLLINEAR, "rounding": Status.STALLED}
+    _STATUSES: ClassVar = {
+        "separated": Status.NO_OPTIMUM,
+        "collinear": Status.COLLINEAR,
+        "rounding": Status.STALLED,
+        "stationary": Status.STATIONARY,
+        "outside": Status.NO_START,
+    }
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say that more rounds are in vain; else None.
+        """Return the status that the nodes' word stands for if the nodes say that more rounds are in vain; else None.
 
         Rounds without a record (`entry` None) go on: a small gap, which only a record shows, is the better reason to
         end.

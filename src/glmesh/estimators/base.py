@@ -24,8 +24,8 @@ from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import process_group
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
-from glmesh.estimators.objective import Objective, TrainingData
-from glmesh.methods import Cola
+from glmesh.estimators.objective import Objective, TrainingData, number
+from glmesh.methods import Cola, MaximumLikelihood
 from glmesh.network import topology
 from glmesh.problem import Split
 from glmesh.problem.named import (
@@ -255,7 +255,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         If the parameter verbose is set, a line on why each run stopped is written to stderr.
         """
         for result in results:
-            if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
+            if result.status not in (Status.CONVERGED, Status.STATIONARY, Status.CERTIFIED, Status.ROUNDS_DONE):
                 warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
             if self.verbose:
                 sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
@@ -264,8 +264,11 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
         """Return (coefficients, intercept) of a result: an array of shape (p,) and a float.
 
-        A penalised intercept is the result's last coefficient times `intercept_scaling`.
+        A penalised intercept is the result's last coefficient times `intercept_scaling`; the coefficient 1 of an offset
+        is left out.
         """
+        if result.problem.spec.offset:
+            return result.coef[:-1].copy(), float(result.intercept)
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
         return result.coef.copy(), float(result.intercept)
@@ -393,6 +396,8 @@ def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Obje
     elif not isinstance(seed, int | np.integer):
         seed = check_random_state(seed).randint(2**31 - 1)
     totals = None if objective is None or estimator.local_passes is not None else data.method(objective)
+    if isinstance(totals, MaximumLikelihood) and hasattr(estimator, "tol_se"):
+        totals = MaximumLikelihood(tol_se=number(estimator.tol_se, "tol_se", positive=True))
     return {
         "method": Cola(local_passes=estimator.local_passes) if totals is None else totals,
         "n_nodes": estimator.n_nodes if data.pooled else len(data.parts),

@@ -1,6 +1,7 @@
 """Fitted estimators to and from model files, and as plain scikit-learn estimators."""
 
 import json
+from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
@@ -13,20 +14,34 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.classification import GLMClassifier, LinearSVC, is_logistic
 from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
+from glmesh.estimators.families import GammaRegressor, PoissonRegressor, TweedieRegressor
 from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
 from glmesh.estimators.logistic import LogisticRegression
 from glmesh.estimators.objective import TrainingData
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
+from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
-from glmesh.functions import Loss
+from glmesh.functions import Family, Loss
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
     for kind in (
         *(Ridge, Lasso, ElasticNet, LassoCV, ElasticNetCV, LinearSVR, GLMRegressor),
-        *(LogisticRegression, LinearSVC, GLMClassifier),
+        *(LogisticRegression, LinearSVC, GLMClassifier, PoissonRegressor, GammaRegressor, TweedieRegressor),
+        CoxRegressor,
     )
 }
+
+
+_SHARED = (
+    "alpha",
+    "l1_ratio",
+    "C",
+    "fit_intercept",
+    "epsilon",
+    "power",
+    "link",
+)  # parameters that scikit-learn has too
 
 
 def save_model(estimator: Any, path: str | PathLike[str]) -> None:
@@ -47,9 +62,14 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         alpha=objective.alpha,
         l1_ratio=float(objective.l1_ratio or 0.0),
         classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
-        info={"estimator": type(estimator).__name__, "params": json.dumps(params)},
+        info={"estimator": type(estimator).__name__, "params": json.dumps(params), **_parameters(objective.loss)},
         contract=_contract(estimator),
     ).save(path)
+
+
+def _parameters(loss: Loss | str) -> dict[str, Any]:
+    """Return {name: value} of the link and the parameters of a family; empty for other losses."""
+    return asdict(loss) if isinstance(loss, Family) else {}
 
 
 def _contract(estimator: Any) -> Contract | None:
@@ -120,9 +140,12 @@ def load_model(path: str | PathLike[str]) -> Any:
     params = json.loads(str(model.info.get("params", "{}")))
     if kind is general and "params" not in model.info:
         named = model.penalty in ("l1", "l2", "elasticnet")
-        params = {"loss": model.loss, "alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
+        chosen = {"loss": model.loss} if model.family is None else {"family": model.family}
+        params = chosen | {"alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
         if model.penalty == "elasticnet":
             params["l1_ratio"] = model.l1_ratio
+    elif kind is GLMRegressor and model.family is not None:
+        params |= {"family": model.family, "link": None}
     known = {name: value for name, value in params.items() if name in kind._get_param_names()}
     estimator: NetworkEstimator = kind(**known)
     estimator.n_features_in_ = model.coef.shape[-1]
@@ -141,13 +164,18 @@ def to_sklearn(estimator: Any) -> Any:
     """Return a fitted estimator of scikit-learn's own class that makes the same predictions as `estimator`."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
+    if isinstance(estimator, GLMRegressor) and estimator._family() is not None:
+        raise InvalidInput(
+            "scikit-learn has no estimator of a family and a link; take PoissonRegressor, or predict here"
+        )
     if not hasattr(estimator, "classes_"):
         if name in ("LassoCV", "ElasticNetCV"):
             plain = linear_model.ElasticNet(alpha=estimator.alpha_, l1_ratio=estimator.l1_ratio_)
         else:
             plain = {
                 "Ridge": linear_model.Ridge, "Lasso": linear_model.Lasso, "ElasticNet": linear_model.ElasticNet,
-                "LinearSVR": svm.LinearSVR,
+                "LinearSVR": svm.LinearSVR, "PoissonRegressor": linear_model.PoissonRegressor,
+                "GammaRegressor": linear_model.GammaRegressor, "TweedieRegressor": linear_model.TweedieRegressor,
             }.get(name, linear_model.LinearRegression)()  # fmt: skip
         return _fitted(plain, estimator, estimator.coef_, estimator.intercept_)
     logistic = is_logistic(estimator)
@@ -173,7 +201,7 @@ def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any 
     """
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)
-    same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}
+    same = {name: ours[name] for name in _SHARED if name in ours}
     plain.set_params(**{name: value for name, value in same.items() if name in theirs and value is not None})
     fitted = {
         "coef_": coef.copy(),
@@ -183,6 +211,8 @@ def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any 
     }
     if classes is not None:
         fitted["classes_"] = classes
+    if hasattr(plain, "_get_loss"):  # a Poisson, gamma or Tweedie regressor predicts with it
+        fitted["_base_loss"] = plain._get_loss()
     if hasattr(estimator, "feature_names_in_"):
         fitted["feature_names_in_"] = estimator.feature_names_in_
     for name, value in fitted.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -153,6 +153,7 @@ class TrainingData:
     deal: Mapping[str, Any] | None = (
         None  # n_nodes and seed, where each process has rows of its own; None: all have all
     )
+    offsets: Sequence[Vector] | None = None  # added to the linear predictors, one array per part; None: there are none
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
         """Return a copy with other targets and sample weights, one vector of each per part.
@@ -165,7 +166,8 @@ class TrainingData:
     def rows(self, chosen: list[Indices]) -> TrainingData:
         """Return a copy of this data that has only the rows with numbers chosen[k] of each part k."""
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
-        return replace(self, parts=new)
+        offsets = None if self.offsets is None else [own[rows] for own, rows in zip(self.offsets, chosen, strict=True)]
+        return replace(self, parts=new, offsets=offsets)
 
     def only(self, chosen: list[Indices]) -> TrainingData:
         """Return a copy of this data with sample weight 0 for all rows of part k but those numbered chosen[k]."""
@@ -206,7 +208,7 @@ class TrainingData:
         if self.split == "features":
             return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
         if self.method(objective) is not None:
-            return self.n_features + int(objective.intercept != "none")
+            return self.n_features + int(self.offsets is not None) + int(objective.intercept != "none")
         return sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts]))
 
     @property
@@ -249,10 +251,11 @@ class TrainingData:
         options = objective.options() | {"split": self.split}
         if self.pooled:
             X, y, weight = parts[0]
+            options["offset"] = None if self.offsets is None else self.offsets[0]
             if self.deal is not None:
                 return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options)
             return Problem.glm(X, y, sample_weight=weight, **options)
-        return Problem.from_nodes(parts, **options)
+        return Problem.from_nodes(parts, offsets=self.offsets, **options)
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:

@@ -1,94 +1,14 @@
-"""Regressors: their common base, support vector regression, and one for every regression loss of the catalogue."""
+"""Support vector regression, and the regressor for every regression loss of the catalogue and every family."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
-import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
-
-from glmesh.engine.solve import solve
 from glmesh.errors import InvalidInput
-from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
+from glmesh.estimators.families import FamilyRegressor
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
-from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss
-from glmesh.types import Data, Vector
+from glmesh.estimators.regressor import NetworkRegressor
+from glmesh.functions import EpsilonInsensitiveLoss, Family, Loss, Separable, SquaredEpsilonInsensitiveLoss, family_of
 
-
-class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
-    """Base class of all regressors: one linear function X w + b, which `predict` returns."""
-
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
-        """Learn from pooled data, dealt out over a simulated network.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-        y : array of shape (n_samples,)
-            Targets.
-        sample_weight : array of shape (n_samples,) or None, default None
-            Factors >= 0 of the samples' losses; None: 1.
-        rows : {"all", "own"}, default "all"
-            With runtime="mpi": whether every rank passes all rows (they are compared) or rows of its own, which are
-            put together in the order of ranks.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        with self._training(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows) as data:
-            return self._fit(data)
-
-    def fit_nodes(self, parts: Sequence[tuple[Data, ...]]) -> Self:
-        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
-
-        Parameters
-        ----------
-        parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
-            Data of node k. Split by samples, which split="auto" always is, each part has its own rows; with
-            split="features" its own columns, and all have the same y (coefficients come in the order of the parts).
-            Columns of data frames go by name: split by samples they are put in the order of the first part, split by
-            features no two parts may have a name in common.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        with self._training(lambda: self._validated_parts(parts, numeric=True)) as data:
-            return self._fit(data)
-
-    def _fit(self, data: TrainingData) -> Self:
-        """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
-        objective = self._objective(data)
-        start = self._start(data.n_variables(objective))
-        report = self._report if self.verbose else None
-        result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data, objective))
-        self._tell([result], data.split)
-        self.result_, self.split_ = result, data.split
-        self.coef_, self.intercept_ = self._coefficients(result, objective)
-        self.n_iter_ = max(result.rounds, 1)
-        self.dual_gap_ = objective.unit * result.gap
-        self._unit, self._variables = objective.unit, [variables_of(result, objective)]
-        return self
-
-    def predict(self, X: Data) -> Vector:
-        """Return X w + b.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Predictions.
-        """
-        return np.asarray(self._scores(X))
+__all__ = ["GLMRegressor", "LinearSVR", "NetworkRegressor"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -199,27 +119,37 @@ class LinearSVR(NetworkRegressor):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GLMRegressor(NetworkRegressor):
-    """Generalised linear regression over a network, with any regression loss and penalty of `glmesh.functions`.
+class GLMRegressor(FamilyRegressor):
+    """Generalised linear regression over a network, with any family, regression loss and penalty.
 
     Minimises, over coefficients w and an intercept b ::
 
-        sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w)
+        sum_i s_i loss(y_i, x_i.w + b + offset_i) + alpha penalty(w)
 
-    Losses are summed over the samples, not averaged.
+    Losses are summed over the samples, not averaged. With a family the loss is half the unit deviance, so that without
+    a penalty (alpha = 0, the default then) the estimate is that of maximum likelihood, as R's `glm` computes it.
 
     Parameters
     ----------
-    loss : str or Loss, default "squared"
-        "squared" (half the square), "huber", "epsilon_insensitive", "squared_epsilon_insensitive", "quantile", or a
-        `Loss` with a parameter of its own, for instance `glmesh.functions.HuberLoss(delta=1.0)`.
+    loss : str or Loss or None, default None
+        "squared" (half the square; None stands for it where there is no family), "huber", "epsilon_insensitive",
+        "squared_epsilon_insensitive", "quantile", or a `Loss` with a parameter of its own, for instance
+        `glmesh.functions.HuberLoss(delta=1.0)`. It excludes `family`.
     penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
         "l2" is half the squared norm; a `Separable` is for instance `GroupLasso(groups)`, `NonNegative()` or
         `L2(lo=-1, hi=1)` of `glmesh.functions`.
-    alpha : float, default 1.0
-        Factor of the penalty, >= 0.
+    alpha : float or None, default None
+        Factor of the penalty, >= 0; None: 0.0 with a family, 1.0 with a loss.
     l1_ratio : float or None, default None
         Share of "l1" in "elasticnet"; None: 0.5 there. Refused with any other penalty.
+    family : str or Family or None, default None
+        "gaussian", "binomial", "poisson", "gamma", "inverse_gaussian", "tweedie", "negative_binomial", or a family
+        with a parameter of its own, for instance `glmesh.functions.NegativeBinomial(theta=2.0)`.
+    link : str or None, default None
+        Name of a link of the family, such as "probit" of "binomial"; None: its usual one.
+    tol_se : float, default 1e-6
+        Without a penalty a fit of a family ends when each coefficient is proven to be within this many standard errors
+        of the exact estimate; `tol` is for fits with a penalty.
     fit_intercept : bool, default True
         Whether there is an intercept b; it is not penalised.
     warm_start : bool, default False
@@ -282,16 +212,34 @@ class GLMRegressor(NetworkRegressor):
     True
     """
 
-    loss: str | Loss = field(default="squared", kw_only=False)
+    loss: str | Loss | None = field(default=None, kw_only=False)
     penalty: str | Separable = field(default="l2", kw_only=False)
-    alpha: float = 1.0
+    alpha: float | None = None
     l1_ratio: float | None = None
+    family: str | Family | None = None
+    link: str | None = None
+    tol_se: float = 1e-6
     warm_start: bool = False
+
+    def _family(self) -> Family | None:
+        """Return the family with its link; None: there is a loss. Raise InvalidInput where they do not go together."""
+        if self.family is None:
+            if self.link is not None:
+                raise InvalidInput(f"link={self.link!r} goes with family=...")
+            return None
+        if self.loss is not None:
+            raise InvalidInput(f"give either loss={self.loss!r} or family={self.family!r}, not both")
+        return family_of(self.family, self.link)
 
     def _objective(self, data: TrainingData) -> Objective:
         """Return the Objective: the losses plus alpha times the penalty; the intercept is not penalised.
 
         Raise InvalidInput for a loss that is not for regression.
         """
-        penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
-        return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=False)
+        family, kind = self._family(), "free" if self.fit_intercept else "none"
+        if family is not None:
+            alpha = 0.0 if self.alpha is None else number(self.alpha, "alpha")
+            return Objective(family, self.penalty, alpha, self.l1_ratio, intercept=kind)  # type: ignore[arg-type]
+        penalty = self.penalty, 1.0 if self.alpha is None else self.alpha, self.l1_ratio
+        loss = "squared" if self.loss is None else self.loss
+        return catalogue_objective(loss, *penalty, fit_intercept=self.fit_intercept, classifies=False)

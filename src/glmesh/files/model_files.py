@@ -20,7 +20,8 @@ With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,)
 |                             | its `split` is "features" if `coef` is one site's share; null: columns have no names   |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
-| `info`                      | texts and numbers about the run, by name                                               |
+| `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
+|                             | as `exposure` the column whose logarithm is added                                      |
 
 A reader refuses a version that it does not know. Version 2 lacks `contract`, `federation`, `digest`, `sites` and
 `without`; version 1 also had two classes at most, both numbers.
@@ -28,7 +29,7 @@ A reader refuses a version that it does not know. Version 2 lacks `contract`, `f
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
+from glmesh.functions import FAMILIES, Family
 from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
@@ -112,6 +114,15 @@ class Model:
         return "node" in self.info and self.info.get("split") == "features"  # as files of version 2 say it
 
     @property
+    def family(self) -> Family | None:
+        """Return the family of distributions with its link, which `info` has; None: the loss is none of a family."""
+        if self.loss not in FAMILIES:
+            return None
+        kind = FAMILIES[self.loss]
+        known = {one.name: self.info[one.name] for one in fields(kind) if one.name in self.info}
+        return kind(**known)  # type: ignore[arg-type]
+
+    @property
     def lacks(self) -> str:
         """Return words on why the model has no names of features; "" if it has them."""
         if self.names is not None:
@@ -143,11 +154,19 @@ class Model:
         p = self.coef.shape[-1]
         if X.ndim != 2 or X.shape[1] > p or (X.shape[1] < p and not issparse(X)):
             raise InvalidData(f"X has shape {X.shape}, expected {p} columns: those the model was trained on")
+        if "exposure" in self.info and self.names is not None:
+            at = self.names.index(str(self.info["exposure"]))
+            X = np.array(X.toarray() if issparse(X) else X)
+            if not (X[:, at] > 0).all():
+                raise InvalidData(f"the exposure {self.names[at]!r} is not > 0 in every row; leave such rows out")
+            X[:, at] = np.log(X[:, at])
         scores: Vector = X @ self.coef[..., : X.shape[1]].T + self.intercept
         return scores
 
     def predict(self, X: Data) -> Vector:
-        """Return (m,) labels by the sign, or by the largest, of the decisions; the decisions of a regression.
+        """Return (m,) labels by the sign, or by the largest, of the decisions; of a regression the expected targets.
+
+        These are the decisions or, with a family, the inverse link of them.
 
         Parameters
         ----------
@@ -157,11 +176,11 @@ class Model:
         Returns
         -------
         array
-            Labels, or decisions of a regression.
+            Labels, or expected targets of a regression.
         """
         scores = self.decision(X)
         if self.classes is None:
-            return scores
+            return scores if self.family is None else self.family.mean(scores)
         predicted: Vector = np.array(self.classes)[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0) * 1]
         return predicted
 

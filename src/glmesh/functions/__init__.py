@@ -6,7 +6,21 @@ prox, conjugate and constants. It knows nothing of data matrices, nodes or solve
 """
 
 from glmesh.functions.conjugate import ConjugateOf
+from glmesh.functions.cox import Cox
 from glmesh.functions.entropy import LogisticDual
+from glmesh.functions.families import (
+    FAMILIES,
+    Binomial,
+    Gamma,
+    Gaussian,
+    InverseGaussian,
+    NegativeBinomial,
+    Poisson,
+    Tweedie,
+    family_of,
+    tweedie,
+)
+from glmesh.functions.family import Family
 from glmesh.functions.groups import GroupLasso
 from glmesh.functions.intercept import Anchored, Profiled
 from glmesh.functions.losses import (
@@ -28,23 +42,32 @@ from glmesh.functions.separable import Separable, Table
 from glmesh.functions.smooth import Smooth
 
 __all__ = [
+    "FAMILIES",
     "L1",
     "L2",
     "LOSSES",
     "Anchored",
+    "Binomial",
     "Box",
     "ConjugateOf",
+    "Cox",
     "ElasticNet",
     "EpsilonInsensitiveLoss",
+    "Family",
+    "Gamma",
+    "Gaussian",
     "GroupLasso",
     "HingeLoss",
     "Huber",
     "HuberLoss",
+    "InverseGaussian",
     "Logistic",
     "LogisticDual",
     "LogisticLoss",
     "Loss",
+    "NegativeBinomial",
     "NonNegative",
+    "Poisson",
     "Profiled",
     "QuantileLoss",
     "Separable",
@@ -56,4 +79,7 @@ __all__ = [
     "SquaredHingeLoss",
     "SquaredLoss",
     "Table",
+    "Tweedie",
+    "family_of",
+    "tweedie",
 ]

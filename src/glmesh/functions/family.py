@@ -8,15 +8,16 @@ is the negative log-likelihood less that of a model that fits every row.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import UnsuitablePair
 from glmesh.functions.losses import Loss
 from glmesh.functions.separable import Columnwise
 from glmesh.types import Flags, Vector
+from glmesh.validation import unknown
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,17 @@ class Family(Loss):
         Linear predictors of a row: 1, or as many as a multinomial model has classes.
     """
 
-    link: str = ""
+    link: str = field(default="", kw_only=True)
     links: ClassVar[tuple[str, ...]] = ()
     dispersion: ClassVar[float | None] = None
     n_outputs: ClassVar[int] = 1
-    is_curved = True
+    by_likelihood = True
 
     def __post_init__(self) -> None:
         if not self.link:
             object.__setattr__(self, "link", self.links[0])
         if self.link not in self.links:
-            raise InvalidInput(f"the {self.name} family has the links {', '.join(self.links)}; got {self.link!r}")
+            raise unknown(f"link of the {self.name} family", self.link, self.links)
 
     # the loss, row by row
 
@@ -81,7 +82,7 @@ class Family(Loss):
 
     @abstractmethod
     def mean(self, z: Vector) -> Vector:
-        """Return mu = h(z), the mean of y."""
+        """Return mu = h(z), the mean of y; NaN where z is outside of the link's domain."""
 
     @abstractmethod
     def predictor(self, mu: Vector) -> Vector:
@@ -95,7 +96,8 @@ class Family(Loss):
     def log_likelihoods(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
         """Return the log-likelihood of each row, constants included, with its prior `weight` and the dispersion phi.
 
-        The binomial family takes the weight as the number of trials, of which y is the share of successes.
+        A row of weight 0 has 0. The binomial family takes the weight as the number of trials, of which y is the share
+        of successes.
         """
 
     @abstractmethod
@@ -110,6 +112,11 @@ class Family(Loss):
     def convex(self) -> bool:
         """Return whether the loss is convex in z for every target, so that a stationary point is the optimum."""
         return True
+
+    @property
+    def quadratic(self) -> bool:
+        """Return whether the loss is a square, so that its curvature is constant; here it is not."""
+        return False
 
     @property
     def canonical(self) -> bool:

@@ -31,6 +31,11 @@ class Loss(ABC):
         Whether the loss grows like a square somewhere.
     scales_rows : bool
         Whether sqrt(c) times the rows of A stands for weights c, so that tau = 1 whatever the weights.
+    by_likelihood : bool
+        Whether only `MaximumLikelihood` fits it, by totals of its likelihood: families, softmax, Cox.
+    compares_rows : bool
+        Whether the rows of a node are compared with each other, as by Cox: an intercept has no effect then, and rows
+        that are to be compared must stay at one node.
 
     Examples
     --------
@@ -44,6 +49,8 @@ class Loss(ABC):
     classifies: ClassVar[bool] = False
     is_curved: ClassVar[bool] = True
     scales_rows: ClassVar[bool] = False
+    by_likelihood: ClassVar[bool] = False
+    compares_rows: ClassVar[bool] = False
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Columnwise:
@@ -78,6 +85,26 @@ class Loss(ABC):
             A function of the m predictions.
         """
         return None
+
+    def check(self, y: Vector, where: str = "") -> None:  # noqa: B027
+        """Raise InvalidData if a target cannot be one of this loss; here every number can.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Targets.
+        where : str, default ""
+            Whose targets they are, for the message, such as " of node 2".
+        """
+
+    def check_range(self, low: float, high: float) -> None:  # noqa: B027
+        """Raise InvalidData if the targets of all nodes together make no problem; here they always do.
+
+        Parameters
+        ----------
+        low, high : float
+            Smallest and largest target of all nodes.
+        """
 
     def total(self, y: Vector, z: Vector, c: Vector) -> float:
         """Return sum_i c_i loss(y_i, z_i).

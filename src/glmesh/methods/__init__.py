@@ -17,6 +17,7 @@ from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.methods.totals.cross_validation import CrossValidation
 from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.likelihood.method import MaximumLikelihood
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
@@ -37,6 +38,7 @@ __all__ = [
     "Extra",
     "InteriorPoint",
     "LimitedMemory",
+    "MaximumLikelihood",
     "Nids",
     "PgExtra",
     "ProximalNewton",

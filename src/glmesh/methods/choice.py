@@ -113,19 +113,19 @@ class Task:
         """
         by_samples = spec.split == "samples"
         penalties = spec.penalty if isinstance(spec.penalty, list) else [spec.penalty]
-        dual = spec.loss.dual(np.array([1.0, -1.0]), np.ones(2))
-        terms = [dual] if by_samples else penalties
+        likelihood = spec.loss.by_likelihood
+        terms = penalties if not by_samples or likelihood else [spec.loss.dual(np.array([1.0, -1.0]), np.ones(2))]
         method = method_on_totals(spec.loss, spec.penalty_of(None), width, n_rows) if by_samples else None
         table = spec.penalty_of(None).as_table()
-        smooth = is_smooth(spec.loss)
+        smooth = likelihood or is_smooth(spec.loss)
         return Task(
             split=spec.split,
             length=width + int(by_samples and spec.fit_intercept),
             n_rows=n_rows,
             on_totals=method,
             smooth=smooth,
-            quadratic=smooth and Traits.of(spec.loss).quadratic,
-            working_set=width > WIDE and table is not None and bool((table.l1 > 0).all()),
+            quadratic=smooth and not likelihood and Traits.of(spec.loss).quadratic,
+            working_set=not likelihood and width > WIDE and table is not None and bool((table.l1 > 0).all()),
             gossips=spec.has_form,
             bounded=any(_is_bounded(g) for g in terms),
             kinked=any(_is_kinked(g) for g in terms),

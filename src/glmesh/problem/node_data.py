@@ -185,6 +185,7 @@ class NodeData:
         """
         self._check(summary)
         self.targets(summary)
+        self.spec.loss.check_range(summary.y_min, summary.y_max)
         by_samples = self.spec.split == "samples"
         self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
 
@@ -194,6 +195,7 @@ class NodeData:
         The smaller label of all nodes becomes -1, the larger 1. `summary` is the merged summary of all nodes' data.
         """
         spec = self.spec
+        spec.loss.check(self.y, self.where)
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
 
     def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:

@@ -17,11 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
-from glmesh.functions import Loss, Separable, Smooth
+from glmesh.functions import Family, Loss, Separable, Smooth
 from glmesh.linalg import Columns
-from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, refuse_permuted, target_name
+from glmesh.problem.named import (
+    Names,
+    check_labels,
+    check_rows,
+    in_order,
+    named_matrix,
+    refuse_permuted,
+    target_name,
+)
 from glmesh.problem.node_data import CompositeObjective, NodeData
-from glmesh.problem.spec import ProblemSpec, Split
+from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
+from glmesh.problem.spec import ProblemSpec, Split, loss_of
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
 
@@ -68,12 +77,15 @@ class Problem:
         X: Data,
         y: ArrayLike,
         *,
-        loss: str | Loss = "squared",
+        loss: str | Loss | None = None,
+        family: str | Family | None = None,
+        link: str | None = None,
         penalty: str | Separable = "l2",
         alpha: float = 1.0,
         l1_ratio: float | None = None,
-        split: Split = "features",
+        split: Split | None = None,
         sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
         fit_intercept: bool = False,
     ) -> Problem:
         """Return a problem on pooled data.
@@ -87,18 +99,28 @@ class Problem:
             Targets. Labels of a classification may be any two numbers; the larger is the positive class.
         loss : str or Loss, default "squared"
             Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own. "squared" is half the square,
-            "squared_hinge" is max(0, 1 - y z)^2. Losses are summed over the samples, not averaged.
+            "squared_hinge" is max(0, 1 - y z)^2. Losses are summed over the samples, not averaged. It excludes
+            `family`.
+        family : str or Family, optional
+            Name in `glmesh.functions.FAMILIES`, or a `Family` with a parameter of its own: the loss is half a unit
+            deviance then, and nodes hold rows.
+        link : str, optional
+            Name of a link of the family, by default its usual one.
         penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
             "l2" is half the squared norm, "elasticnet" is l1_ratio times "l1" plus (1 - l1_ratio) times "l2".
         alpha : float, default 1.0
             Factor of the penalty, >= 0.
         l1_ratio : float in [0, 1], optional
             Share of "l1" in "elasticnet", by default 0.5; refused with any other penalty.
-        split : {"features", "samples"}, default "features"
-            Whether a node is to hold columns of X or rows of X. Not every loss and penalty allows both; see
-            docs/problems.md.
+        split : {"features", "samples"}, optional
+            Whether a node is to hold columns of X or rows of X, by default "features", with a family "samples". Not
+            every loss and penalty allows both; see docs/problems.md.
         sample_weight : array of shape (m,), optional
-            Factors s_i >= 0 of the losses, by default 1.
+            Factors s_i >= 0 of the losses, by default 1; with a family prior weights (binomial: numbers of trials, of
+            which y is the share of successes).
+        offset : array of shape (m,), optional
+            Numbers that are added to the linear predictor x_i.w + b of a family. It becomes the last column, whose
+            coefficient is 1.
         fit_intercept : bool, default False
             Whether there is an intercept b, which is not penalised.
 
@@ -126,10 +148,16 @@ class Problem:
         """
         if isinstance(penalty, list | tuple):
             raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
+        loss = loss_of(loss, family, link)
+        split = split or ("samples" if loss.by_likelihood else "features")
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-        for name, values in (("y", y), ("sample_weight", sample_weight)):
+        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             refuse_permuted(X, values, name, "X")
-        data = NodeData(spec, X, y, sample_weight)
+        names: Names = None
+        if offset is not None:
+            X, names = with_offset(X, offset, "X")
+            spec = hold_offset(spec, X.shape[1])
+        data = NodeData(spec, X, y, sample_weight, names=names)
         if len(data.weight) and not np.any(data.weight):
             raise InvalidData("sample_weight is 0 for all rows, so that no row counts; expected one > 0")
         if data.m == 0 or data.p == 0:
@@ -142,11 +170,14 @@ class Problem:
     def from_nodes(
         parts: Sequence[tuple[Data, ...]],
         *,
-        loss: str | Loss = "squared",
+        loss: str | Loss | None = None,
+        family: str | Family | None = None,
+        link: str | None = None,
         penalty: str | Separable | Sequence[Separable] = "l2",
         alpha: float = 1.0,
         l1_ratio: float | None = None,
         split: Split = "samples",
+        offsets: Sequence[ArrayLike] | None = None,
         fit_intercept: bool = False,
     ) -> Problem:
         """Return a problem on data that is already apart, one part per node.
@@ -161,7 +192,13 @@ class Problem:
             Columns of data frames go by name: split by samples they are put in the order of the first part, split by
             features no two parts may have a name in common.
         loss : str or Loss, default "squared"
-            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own; summed over all samples.
+            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own; summed over all samples. It
+            excludes `family`.
+        family : str or Family, optional
+            Name in `glmesh.functions.FAMILIES`, or a `Family` with a parameter of its own: the loss is half a unit
+            deviance then.
+        link : str, optional
+            Name of a link of the family, by default its usual one.
         penalty : {"l2", "l1", "elasticnet"} or Separable or sequence of Separable, default "l2"
             Penalty of the coefficients; a sequence (split by features) has one of a kind for each node.
         alpha : float, default 1.0
@@ -170,6 +207,9 @@ class Problem:
             Share of "l1" in "elasticnet", by default 0.5; refused with any other penalty.
         split : {"samples", "features"}, default "samples"
             Whether the nodes hold rows or columns.
+        offsets : sequence of arrays of shape (m_k,), optional
+            Numbers that are added to the linear predictors of each node's rows, with a family. They become the last
+            column, whose coefficient is 1.
         fit_intercept : bool, default False
             Whether there is an intercept b, which is not penalised.
 
@@ -197,11 +237,17 @@ class Problem:
         >>> Problem.from_nodes(hospitals, loss="huber")
         <Problem huber + l2, alpha=1, by samples, on 2 nodes>
         """
-        spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        spec = ProblemSpec.of(loss_of(loss, family, link), penalty, alpha, l1_ratio, split, fit_intercept)
         _check_parts(parts, spec)
         check_rows(parts, split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
         named = in_order(named, [target_name(part[1]) for part in parts], split)
+        if offsets is not None:
+            if len(offsets) != len(parts):
+                raise InvalidInput(f"{len(offsets)} offsets for {len(parts)} nodes; give one per node")
+            both = zip(named, offsets, strict=True)
+            named = [_behind(names, with_offset(X, own, f"X of node {k}")) for k, ((X, names), own) in enumerate(both)]
+            spec = hold_offset(spec, named[0][0].shape[1])
         checked = [
             NodeData(spec, X, part[1], part[2] if len(part) == 3 else None, f" of node {k}", names)
             for k, (part, (X, names)) in enumerate(zip(parts, named, strict=True))
@@ -512,6 +558,11 @@ class Problem:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
         spec = self.spec
         return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"
+
+
+def _behind(names: Names, extended: tuple[Data, Names]) -> tuple[Data, Names]:
+    """Return (matrix, names of its columns) of a matrix that `with_offset` has extended; `names` are those before."""
+    return extended[0], None if names is None else (*names, OFFSET)
 
 
 def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.functions import LOSSES, Family, Loss, Separable, Table, family_of
 from glmesh.types import Indices
 from glmesh.validation import number_in, one_of, unknown
 
@@ -34,6 +34,7 @@ class ProblemSpec:
     split: Split
     fit_intercept: bool
     anchor: float = 0.0  # value near which a free intercept is held, split by samples; `solve` moves it
+    offset: bool = False  # whether the last column of the data is an offset, whose coefficient is held at 1
     intercept_l2: float | None = None  # l2 that the intercept's row of A was scaled for; None: that of the penalty
 
     @staticmethod
@@ -57,6 +58,8 @@ class ProblemSpec:
         scaled = [part.scaled(alpha) for part in parts]
         _check_list(penalty, scaled, split)
         _check_pair(loss, scaled, split)
+        if fit_intercept and loss.compares_rows:
+            raise UnsuitablePair(f"an intercept has no effect on the {loss.name} loss; leave fit_intercept=True away")
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
         return ProblemSpec(loss, one, name, float(alpha), ratio, chosen, fit_intercept)
@@ -67,6 +70,8 @@ class ProblemSpec:
 
         A is the data matrix, x are the variables of all nodes.
         """
+        if self.loss.by_likelihood:
+            return False
         return self.split == "features" or self.penalty_of(None).strong_convexity > 0
 
     def require_form(self) -> None:
@@ -76,6 +81,11 @@ class ProblemSpec:
         """
         if self.has_form:
             return
+        if self.loss.by_likelihood:
+            raise UnsuitablePair(
+                f"{self.loss.name} is fitted by sums over rows (MaximumLikelihood), not by this method; leave method= "
+                "and acceleration= away"
+            )
         what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
             self.penalty_name, "a penalty without L2 part (or with alpha=0)"
         )
@@ -155,6 +165,20 @@ class ProblemSpec:
         return penalty.take(kept)
 
 
+def loss_of(loss: str | Loss | None, family: str | Family | None, link: str | None = None) -> Loss:
+    """Return the Loss with this name, or that of a family with a link; both None: the squared loss.
+
+    Raise InvalidInput for unknown names, for a loss beside a family, and for a link without one.
+    """
+    if family is None:
+        if link is not None:
+            raise InvalidInput(f"link={link!r} goes with family=...")
+        return _loss("squared" if loss is None else loss)
+    if loss is not None:
+        raise InvalidInput(f"give either loss={loss!r} or family={family!r}, not both")
+    return family_of(family, link)
+
+
 def _loss(loss: str | Loss) -> Loss:
     """Return the Loss with this name, or the one that is given; raise InvalidInput for an unknown name."""
     if isinstance(loss, Loss):
@@ -200,6 +224,8 @@ def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Sep
 
 def _check_pair(loss: Loss, penalties: list[Separable], split: str) -> None:
     """Raise UnsuitablePair if the loss has no form with this split, or a penalty does not suit the split."""
+    if split == "features" and loss.by_likelihood:
+        raise UnsuitablePair(f"{loss.name} is fitted where nodes hold rows; use split='samples'")
     if split == "features":
         if loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(

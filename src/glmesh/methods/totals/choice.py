@@ -8,6 +8,7 @@ from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
+from glmesh.methods.totals.likelihood.method import MaximumLikelihood
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import OnTotals
@@ -23,7 +24,8 @@ MOST_COEFFICIENTS = 1000
 def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int, n_rows: float = np.inf) -> OnTotals | None:
     """Return the method on totals for a loss and a penalty (alpha included); None: none suits.
 
-    `n_coefficients` is p, without the intercept, `n_rows` is m, over all nodes. A smooth loss takes Newton's method,
+    `n_coefficients` is p, without the intercept, `n_rows` is m, over all nodes. A family of distributions takes
+    `MaximumLikelihood`. Another smooth loss takes Newton's method,
     also with thousands of coefficients if at most 500 have no L1 penalty, because then a working set is enough. With an
     L2 penalty alone it takes L-BFGS there, and any loss the span of the rows if they are few. A loss with kinks takes
     the interior-point method, which bears no bounds and needs an L1 or L2 penalty where the loss is 0 on one side, as
@@ -32,6 +34,8 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int, n_rows
     table = penalty.as_table()
     if table is None:
         return None
+    if loss.by_likelihood:
+        return MaximumLikelihood()
     ridge = row_space.is_ridge(table)
     if ridge and row_space.pays(n_rows, n_coefficients):
         return row_space.RowSpace()

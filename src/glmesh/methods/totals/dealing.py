@@ -27,7 +27,12 @@ def refuse_features(problem: Problem, name: str) -> None:
 
 def deal(setup: Setup) -> Partition:
     """Return which node is to hold which samples, as a Partition; samples that nodes hold already stay with them."""
-    problem = setup.problem
+    problem, loss = setup.problem, setup.problem.spec.loss
+    if problem.pooled and loss.compares_rows and setup.n_nodes > 1:
+        raise UnsuitablePair(
+            f"the {loss.name} loss compares the rows of a node with each other: pooled rows cannot be dealt out to "
+            f"{setup.n_nodes} nodes. Use Problem.from_nodes with one part per stratum, or n_nodes=1 for one stratum"
+        )
     if isinstance(problem, Shard):
         return problem.dealt
     if problem.pooled:

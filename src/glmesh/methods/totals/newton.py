@@ -107,11 +107,15 @@ class ProximalNewton(TotalMethod[NewtonState]):
         """Return the bound of the distance to the optimum that self-concordance proves; infinite: none yet."""
         return state.distance
 
-    def has_standard_errors(self, block: Rows) -> bool:
-        """Return whether there is no penalty and no bound, and the loss, logistic, is of a model with dispersion 1."""
+    def standard_errors_off(self, block: Rows, state: NewtonState) -> float:
+        """Return the distance to the optimum, which counts standard errors of a logistic loss without a penalty.
+
+        It is NaN with a penalty or a bound, and for other losses, whose dispersion is not 1.
+        """
         table = block.penalty
         unbounded = np.isneginf(table.lo).all() and np.isposinf(table.hi).all()
-        return bool(Traits.of(block.loss).third) and bool(unbounded and not (table.l1.any() or table.l2.any()))
+        counts = bool(Traits.of(block.loss).third) and bool(unbounded and not (table.l1.any() or table.l2.any()))
+        return state.distance if counts else float("nan")
 
     def along(
         self,

@@ -119,9 +119,13 @@ class TotalMethod(ABC, Generic[StateT]):
         """
         return np.inf
 
-    def has_standard_errors(self, block: Rows) -> bool:
-        """Return whether there is no penalty and the dispersion is 1, so that `distance` counts standard errors."""
-        return False
+    def standard_errors_off(self, block: Rows, state: StateT) -> float:
+        """Return by how many standard errors a coefficient may be off at most; NaN, as here: there are none."""
+        return float("nan")
+
+    def finished(self, block: Rows, state: StateT) -> bool | None:
+        """Return whether a method that stops itself has found out all; None, as here: the gap decides."""
+        return None
 
     def along(
         self,
@@ -324,7 +328,12 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
         NaN where there are no standard errors.
         """
-        return self.distance if self.method.has_standard_errors(self.blocks[0]) else float("nan")
+        return self.method.standard_errors_off(self.blocks[0], self.states[0])
+
+    @property
+    def finished(self) -> bool | None:
+        """Return whether a method that stops itself knows all that it is to find out; None: the gap decides."""
+        return self.method.finished(self.blocks[0], self.states[0])
 
     @property
     def x(self) -> None:

@@ -10,7 +10,10 @@ import scipy.sparse as sp
 
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
+from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
+from glmesh.methods.totals.likelihood.models import likelihood_of
+from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
@@ -59,6 +62,29 @@ class Rows:
         z is a prediction, and g_i* the convex conjugate of g_i.
         """
         return self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
+
+    @cached_property
+    def likelihoods(self) -> list[Likelihood]:
+        """Return the likelihood of each hosted node's rows, for `MaximumLikelihood`."""
+        each = zip(self.X, self.y, self.weight, strict=True)
+        return [likelihood_of(self.loss, X, y, weight) for X, y, weight in each]
+
+    @property
+    def convex(self) -> bool:
+        """Return whether the loss of a family is convex in the linear predictor; other losses are."""
+        return not isinstance(self.loss, Family) or self.loss.convex
+
+    @property
+    def quadratic(self) -> bool:
+        """Return whether the loss of a family is a square of the linear predictor's error."""
+        return isinstance(self.loss, Family) and self.loss.quadratic
+
+    @property
+    def known_dispersion(self) -> float:
+        """Return the dispersion phi of the loss where it is known, 1 for losses other than families; NaN: estimated."""
+        if not isinstance(self.loss, Family):
+            return 1.0
+        return np.nan if self.loss.dispersion is None else self.loss.dispersion
 
     @cached_property
     def traits(self) -> Traits:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+
 from glmesh.types import Matrix, Vector
 
 
@@ -55,3 +57,25 @@ class Likelihood(ABC):
         H = L L^T: for a row-wise loss R_i is `Family.bends` times sqrt(x_i'H^-1 x_i). Rows of weight 0 have 0. The
         certificate of `statistics` takes the largest over all rows of all nodes.
         """
+
+    @abstractmethod
+    def noise(self, point: Vector, scale: Vector) -> float:
+        """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,)."""
+
+    def spread(self, point: Vector) -> Vector:
+        """Return (Pearson's X2, rows that count) at a point, shape (2,), from which a dispersion is estimated.
+
+        Models whose dispersion is known need none: zeros.
+        """
+        return np.zeros(2)
+
+    def beginnings(self, point: Vector) -> Vector:
+        """Return numbers whose sums over all nodes tell `begin` where to start, shape (n,); here there are none.
+
+        `point` has the coefficients that are held, and zeros elsewhere.
+        """
+        return point[:0]
+
+    def begin(self, point: Vector, sums: Vector) -> Vector:
+        """Return the null model, shape (d,), at which a fit starts, from the sums of `beginnings`; here `point`."""
+        return point

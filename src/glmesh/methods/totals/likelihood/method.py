@@ -1,0 +1,130 @@
+"""Maximum likelihood on totals: damped proximal Newton on any `Likelihood`, with a proof in standard errors.
+
+    w <- argmin_u g.(u - w) + (u - w).H (u - w)/2 + penalty(u),     g and H sums over the rows of all nodes
+
+A round is one total, at the full step, which brings the losses after shorter steps along. The first total finds the
+null model, at which the fit starts. Without a penalty the fit ends when each coefficient is proven to be within
+`tol_se` standard errors of the exact estimate; with one, when its gap is small enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.messages import AnyRounds
+from glmesh.core.totals import Largest, Sums, Total
+from glmesh.methods.totals.likelihood.contribution import beginnings, contribute
+from glmesh.methods.totals.likelihood.round import LikelihoodRound
+from glmesh.methods.totals.likelihood.state import LikelihoodState
+from glmesh.methods.totals.nodes import Point, TotalMethod
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
+from glmesh.types import Indices, Vector
+
+TOL_SE = 1e-6  # [standard errors] that coefficients may be off, because tables show far fewer digits
+
+
+def _sizes(sums: Sums | None) -> Sums | None:
+    """Return the last total's sums without the size of what may change by any factor, for the next total's grains.
+
+    None: there is no last total.
+    """
+    if sums is None:
+        return None
+    return Sums(dict(sums), {name: size for name, size in sums.sizes.items() if name != "concordance"})
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood(TotalMethod[LikelihoodState]):
+    """Newton's method for families of distributions, one exact total a round.
+
+    Parameters
+    ----------
+    tol_se : float, default 1e-6
+        Without a penalty a fit ends when each coefficient is proven to be within this many standard errors of the exact
+        estimate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, solve
+    >>> X = np.arange(6.0)[:, None]
+    >>> problem = Problem.glm(X, [1, 2, 2, 4, 7, 9], family="poisson", alpha=0.0, fit_intercept=True)
+    >>> result = solve(problem, n_nodes=2)
+    >>> result.coef.round(3), result.standard_errors_off < 1e-6
+    (array([0.433]), True)
+    """
+
+    tol_se: float = TOL_SE
+
+    def start(self, block: Rows, w: Vector | None, intercept: float) -> LikelihoodState:
+        """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: the null model."""
+        cold = w is None
+        w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
+        w = np.clip(w, *block.penalty.kernel_rows(block.p)[:, 3:].T)
+        intercept = intercept if block.fit_intercept else 0.0
+        return LikelihoodState(w, intercept, np.zeros(block.size), cold=cold, dispersion=block.known_dispersion)
+
+    def retarget(self, block: Rows, state: LikelihoodState) -> None:
+        """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
+        fresh = self.start(block, state.w, state.intercept)
+        fresh.scale, fresh.sums = state.scale, state.sums
+        vars(state).update(vars(fresh))
+
+    def trial(self, block: Rows, state: LikelihoodState) -> Point | None:
+        """Return (coefficients, intercept, False) of the point at which the coming total is made.
+
+        Coefficients have shape (p,). None: scales of the columns or the null model are not known yet.
+        """
+        if state.scale is None or state.cold:
+            return None
+        rounds = LikelihoodRound(block, state, self.tol_se)
+        query = rounds.query()
+        return *rounds.penalty.to_user(query.point + query.step), False
+
+    def rescale(self, state: LikelihoodState, exponents: Indices) -> None:
+        """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,)."""
+        state.scale = scales(exponents)
+
+    def distance(self, state: LikelihoodState) -> float:
+        """Return the bound of the distance to the optimum that self-concordance proves; infinite: none yet."""
+        return state.distance
+
+    def standard_errors_off(self, block: Rows, state: LikelihoodState) -> float:
+        """Return by how many standard errors each coefficient may be off at most; NaN: there is a penalty.
+
+        A standard error is that of the expected information, with the estimated dispersion where it is not known.
+        """
+        penalty = None if state.scale is None else ScaledPenalty.of(block, state.scale)
+        if penalty is None or not penalty.free[penalty.movable].all():
+            return float("nan")
+        return state.distance / float(np.sqrt(state.dispersion))
+
+    def finished(self, block: Rows, state: LikelihoodState) -> bool | None:
+        """Return whether a fit without a penalty knows all that it is to find out; None: the gap decides."""
+        if state.scale is None:
+            return False
+        penalty = ScaledPenalty.of(block, state.scale)
+        return state.finished if penalty.free[penalty.movable].all() else None
+
+    def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
+
+        In the first round nodes agree on the scales of the columns, and on the null model, before that.
+        """
+        if state.scale is None:
+            state.scale = scales((yield Largest(column_exponents(block))))
+        if state.cold:
+            rounds = LikelihoodRound(block, state, self.tol_se)
+            at = np.append(state.w, state.intercept)
+            sums = yield Total({"beginnings": beginnings(block, at)}, at=at)
+            rounds.begin(sums["beginnings"])
+        rounds = LikelihoodRound(block, state, self.tol_se)
+        query = rounds.query()
+        state.visited = rounds.visits(query)
+        fields = contribute(block, rounds.penalty, query)
+        like = _sizes(state.sums)
+        sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
+        rounds.advance(query, sums)

@@ -1,0 +1,246 @@
+"""One round of a maximum-likelihood fit: what the total asks for, and what follows from its sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glmesh.core.totals import Sums
+from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
+from glmesh.methods.totals.likelihood.contribution import POWER
+from glmesh.methods.totals.likelihood.proof import Slack, proven
+from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
+from glmesh.methods.totals.model import NewtonModel, dependent, from_triangle, minimum
+from glmesh.methods.totals.query import TRIALS
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.types import Indices, Matrix, Vector
+
+# [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
+# Numerical Optimization, eq. 3.4, with their 1e-4, because any small part will do)
+SUFFICIENT_DECREASE = 1e-4
+VISIBLE_DECREASE = 1e-11  # [objective] decrement below which differences of the objective say nothing: sums are rounded
+ROUNDING = 1e-13  # [objective] allowance, because sums are rounded
+# [standard errors] lambda from which the next total is asked for what a certificate needs: larger asks too early,
+# smaller a total too late
+NEAR = 10.0
+EPSILON = 2.0**-52  # relative error of a sum
+IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
+STATIONARY, NO_PROGRESS, NO_START = "stationary", "rounding", "outside"  # why no more rounds are worth it
+
+
+class LikelihoodRound:
+    """The work of one round on a block's state; every node computes the same from the same sums."""
+
+    def __init__(self, block: Rows, state: LikelihoodState, tol_se: float) -> None:
+        assert state.scale is not None
+        self.block, self.state, self.tol_se = block, state, tol_se
+        self.penalty = ScaledPenalty.of(block, state.scale)
+        self.unpenalised = bool(self.penalty.free[self.penalty.movable].all())
+
+    def begin(self, sums: Vector) -> None:
+        """Go to the null model, which the summed `beginnings` of all nodes tell."""
+        state = self.state
+        state.cold = False
+        if self.block.fit_intercept:
+            state.intercept = float(self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)[-1])
+
+    # the request
+
+    def query(self) -> Query:
+        """Return what the total (a sum over all nodes) of this round asks of every node."""
+        state = self.state
+        if state.query is None:
+            point = self.penalty.from_user(state.w, state.intercept)
+            state.query = Query(point, np.zeros_like(point), self.columns)
+        return state.query
+
+    @property
+    def columns(self) -> Indices:
+        """Return the numbers of the coordinates that move, ascending: neither held by bounds nor aliased."""
+        movable = self.penalty.movable
+        return movable if self.state.aliased is None else np.setdiff1d(movable, self.state.aliased)
+
+    def visits(self, query: Query) -> Vector:
+        """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,)."""
+        return (2.0 + HESSIAN_ROW_COST * len(query.columns)) * self.block.nonzeros
+
+    # what follows from the sums
+
+    def advance(self, query: Query, sums: Sums) -> None:
+        """Judge the trial point by the sums of its total, and choose what the next total asks for."""
+        state = self.state
+        penalty = self.penalty.value(self.penalty.moved(query.point, query.step))
+        value = float(sums["values"][0]) + penalty
+        if not query.step.any():
+            if sums["values"][0] >= query.cap:
+                state.failure = NO_START
+                return
+            state.sums = sums
+            self._arrive(query, sums, value)
+            return
+        model, step = state.model, state.step
+        assert model is not None
+        assert step is not None
+        gain, dec = model.value - value, step.decrement
+        seen = dec > VISIBLE_DECREASE * abs(model.value)
+        good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
+        best, lowest = self._best_length(query, sums, model.value)
+        if good and not (seen and best < 1.0 and model.value - lowest > 2.0 * gain):
+            state.sums = sums
+            self._arrive(query, sums, value)
+        elif best < 1.0 and lowest < model.value:
+            point = self.penalty.moved(query.point, best * query.step)
+            self._keep(point, lowest)
+            state.step = None
+            state.query = Query(point, np.zeros_like(point), self.columns)
+        elif not query.trials:
+            state.query = Query(query.point, query.step, query.columns, query.cap, trials=True)
+        else:
+            self._idle()
+
+    def _best_length(self, query: Query, sums: Sums, value: float) -> tuple[float, float]:
+        """Return (length, objective) of the shorter step at which the objective is lowest; (1, value) if none is."""
+        if not query.trials:
+            return 1.0, value
+        there = self.penalty.moved(query.point, TRIALS[:, None] * query.step)
+        values = sums["values"][1:] + self.penalty.table.values(there).sum(axis=1)
+        at = int(np.argmin(values))
+        return (float(TRIALS[at]), float(values[at])) if values[at] < value else (1.0, value)
+
+    def _idle(self) -> None:
+        """Count a round that went nowhere; after IDLE of them set why no more rounds are worth it."""
+        self.state.idle += 1
+        if self.state.idle >= IDLE:
+            self.state.failure = self.state.failure or NO_PROGRESS
+
+    def _keep(self, point: Vector, value: float) -> None:
+        """Make `point` the state's best point, with its objective `value`, of which nothing is proven yet."""
+        state = self.state
+        state.w, state.intercept = self.penalty.to_user(point)
+        state.objective, state.gap, state.distance = value, np.inf, np.inf
+        state.rounding = ROUNDING * abs(value)
+
+    def _arrive(self, query: Query, sums: Sums, value: float) -> None:
+        """Take the trial point, whose derivatives the sums have: prove what can be proven, and choose the next step."""
+        state, point = self.state, self.penalty.moved(query.point, query.step)
+        hessian = from_triangle(sums["hessian"], len(query.columns))
+        if "fisher" in sums:
+            state.fisher = from_triangle(sums["fisher"], len(query.columns))
+        state.noise = float(np.sqrt(max(sums["noise"][0], 0.0))) + sums.errors["slopes"]
+        if "spread" in sums:
+            x2, n = sums["spread"]
+            state.dispersion = float(x2) / (float(n) - len(query.columns)) if n > len(query.columns) else np.nan
+        if not np.isfinite(state.null) and state.model is None:
+            state.null = value
+        before, step = state.model, state.step
+        self._keep(point, value)
+        columns = query.columns
+        if state.aliased is None:
+            columns, hessian = self._alias(columns, hessian)
+        model = NewtonModel(point, value, sums["slopes"], columns, hessian, False)
+        slack = Slack.of(self.penalty, model, state.noise) if self._definite(model) else None
+        if slack is not None and not self.block.convex:
+            self._rest(slack)
+        if "concordance" in sums and before is not None and slack is not None:
+            change = np.zeros_like(point) if step is None else step.change
+            self._prove(before, change, float(sums["concordance"][0]) ** (1.0 / POWER) * (1.0 + 1e-9), slack)
+        self._next(model, slack)
+
+    def _alias(self, columns: Indices, hessian: Matrix) -> tuple[Indices, Matrix]:
+        """Return (columns, Hessian) without unpenalised columns that depend on those before; the state keeps them.
+
+        The intercept comes first. A column depends on others if what they leave of it, in the norm of the Hessian, is
+        rounding: less than about 2e-7 of it.
+        """
+        curvature = hessian if self.state.fisher is None else self.state.fisher
+        order = np.argsort(~(columns == self.block.p), kind="stable")
+        free = self.penalty.free[columns]
+        late = free[order] & (columns[order] != self.block.p)
+        order = order[np.argsort(late, kind="stable")]
+        flat = dependent(curvature, order)
+        mask = np.zeros(len(columns), dtype=bool)
+        mask[order[flat]] = True
+        mask &= free
+        self.state.aliased = columns[mask]
+        kept = np.flatnonzero(~mask)
+        if self.state.fisher is not None:
+            self.state.fisher = self.state.fisher[np.ix_(kept, kept)]
+        return columns[kept], hessian[np.ix_(kept, kept)]
+
+    def _definite(self, model: NewtonModel) -> bool:
+        """Return whether the observed Hessian is positive definite, so that it gives a step; a convex loss's is."""
+        if self.block.convex:
+            return True
+        try:
+            np.linalg.cholesky(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    def _rest(self, slack: Slack) -> None:
+        """Note that a loss that is not convex has a stationary point here, but for `tol_se` standard errors."""
+        state = self.state
+        if slack.length <= self.tol_se * np.sqrt(state.dispersion):
+            state.failure = STATIONARY
+
+    def _prove(self, before: NewtonModel, change: Vector, R: float, slack: Slack) -> None:
+        """Update the state's gap and distance at the present point by self-concordance, where that proves anything.
+
+        R was measured at the point before, from which a step of `change` led here; `slack` is that of the present
+        point.
+        """
+        state = self.state
+        if not self.block.convex:
+            return
+        there = Slack.of(self.penalty, before, state.noise)
+        e = change[before.columns]
+        bend = before.hessian + np.diag(self.penalty.table.l2[before.columns])
+        moved = float(np.sqrt(max(float(e @ bend @ e), 0.0)))
+        state.concordance = R
+        if not np.array_equal(there.columns, slack.columns):
+            return
+        gap, distance = proven(there.length, R, moved, slack.length)
+        if np.isfinite(distance) and slack.holds(R * float(np.exp(0.5 * R * moved)), distance):
+            state.gap, state.distance = gap + state.rounding, distance
+            self._finish()
+
+    def _finish(self) -> None:
+        """Note whether a fit without a penalty is finished: each coefficient is within `tol_se` standard errors.
+
+        Where the rows are fitted exactly, so that there are none, a gap that is rounding will do.
+        """
+        state = self.state
+        exact = state.gap <= EPSILON * state.null
+        if self.unpenalised:
+            state.finished = bool(exact or state.distance <= self.tol_se * np.sqrt(state.dispersion))
+
+    def _next(self, model: NewtonModel, slack: Slack | None) -> None:
+        """Compute the step from a model's point, and set what the next total (a sum over all nodes) asks for."""
+        state = self.state
+        bend = model.hessian if slack is not None or state.fisher is None else state.fisher
+        step = minimum(self.penalty, model, bend, 10.0 * state.noise)
+        state.model, state.step = model, step
+        if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value):
+            self._idle()
+        else:
+            state.idle = 0
+        inverse, reach = None, 0.0
+        unit = float(np.sqrt(state.dispersion)) if np.isfinite(state.dispersion) else 1.0
+        if slack is not None and self.block.convex and (self.block.quadratic or slack.length < NEAR * unit):
+            inverse, reach = self._inverse(slack), 2.0 * slack.length
+        trials = not (slack is not None and state.concordance * slack.length < 0.5)
+        there = self.penalty.moved(model.point, step.change)
+        if (there == model.point).all():  # nothing is left to move: the next total measures the same point
+            state.step = None
+            state.query = Query(model.point, np.zeros_like(model.point), model.columns, inverse=inverse, reach=reach)
+            return
+        least = self.penalty.least if np.isfinite(self.penalty.least) else self.penalty.value(there)
+        cap = (model.value - least) * (1.0 + 1e-9) + 1e-300
+        state.query = Query(model.point, step.change, model.columns, cap, trials, inverse, reach)
+
+    def _inverse(self, slack: Slack) -> Matrix:
+        """Return L^-1, shape (d, d), where L L^T is the Hessian of the objective; zero where it is not known."""
+        d = len(self.penalty.scale)
+        out = np.zeros((d, d))
+        out[np.ix_(slack.columns, slack.columns)] = slack.factored.inverse
+        return out

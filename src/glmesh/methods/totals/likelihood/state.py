@@ -1,0 +1,53 @@
+"""State of a maximum-likelihood fit on totals: equal at all nodes, but for the work that each has done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core import PerNode, Shared
+from glmesh.core.totals import Sums
+from glmesh.methods.totals.model import NewtonModel, NewtonStep
+from glmesh.types import Indices, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the next total, a sum over all nodes, asks of every node: sums over its rows at point + step."""
+
+    point: Vector  # (d,) scaled coefficients
+    step: Vector  # (d,) towards the trial point; zeros: only the point itself is asked for
+    columns: Indices  # (n,) coordinates of the Hessian, ascending
+    cap: float = 1e300  # a node's loss above it is sent as twice the cap
+    trials: bool = False  # whether the losses after shorter steps are asked for
+    inverse: Matrix | None = None  # (d, d) L^-1, LL^T the Hessian at `point`, for the certificate; None: not asked for
+    reach: float = 0.0  # distance from `point`, in the norm of that Hessian, within which the certificate must hold
+
+
+@dataclass
+class LikelihoodState:
+    """All that a maximum-likelihood fit carries from total to total; only `visited` differs from node to node."""
+
+    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
+    intercept: Shared[float]
+    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
+    objective: Shared[float] = np.nan  # at w; NaN before the first total
+    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    distance: Shared[float] = np.inf  # proven bound of the distance to the optimum in the norm of the Hessian at w
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
+    finished: Shared[bool] = False  # whether all is known that the fit is to find out
+    sums: Shared[Sums | None] = None  # last total, from which the next takes its grains
+    scale: Shared[Vector | None] = None  # (d,) powers of two that columns are divided by; None: not agreed on yet
+    cold: Shared[bool] = True  # whether the fit is still to find the null model at which it starts
+    null: Shared[float] = np.nan  # objective at the null model; NaN: the fit began elsewhere
+    query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
+    model: Shared[NewtonModel | None] = None  # what is known at the query's point; None: nothing yet
+    step: Shared[NewtonStep | None] = None  # the step of the query, of length one; None: none
+    aliased: Shared[Indices | None] = None  # coordinates that depend on others; None: not known yet
+    fisher: Shared[Matrix | None] = None  # (n, n) expected Hessian, where the observed one may not be definite
+    dispersion: Shared[float] = np.nan  # phi; NaN: not known yet
+    noise: Shared[float] = 0.0  # by which an entry of the gradient may be wrong
+    rounding: Shared[float] = 0.0  # by which the objective may be wrong
+    concordance: Shared[float] = np.inf  # R at the point of the last certificate; infinite: none was asked for
+    idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

@@ -1,0 +1,51 @@
+"""Offsets: columns whose coefficient is held at 1, the last of the data, so that they travel like any other column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.functions import Table
+from glmesh.problem.named import Names, named_matrix
+from glmesh.problem.spec import ProblemSpec
+from glmesh.types import Data
+from glmesh.validation import are_usable
+
+OFFSET = "(offset)"  # name of the column, in brackets because users' columns are not
+
+
+def with_offset(X: Data, offset: ArrayLike, name: str) -> tuple[Data, Names]:
+    """Return (X with the offset as its last column, names of the columns); names are None if X has none.
+
+    Messages call the data `name`. Raise InvalidData for an offset of another length, or one that is not finite.
+    """
+    X, names = named_matrix(X, name)
+    try:
+        column = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidData(f"the offset of {name} holds values that are no numbers; give a number per row") from None
+    m = X.shape[0] if hasattr(X, "shape") else len(X)
+    if column.shape != (m,):
+        raise InvalidData(f"the offset of {name} has shape {column.shape}; {name} has {m} rows, and each needs one")
+    if not are_usable(column):
+        raise InvalidData(f"the offset of {name} is {column[~np.isfinite(column)][:1]}; give a finite number per row")
+    own = None if names is None else (*names, OFFSET)
+    if sp.issparse(X):
+        return sp.hstack([X, sp.csr_array(column[:, None])], format="csr"), own
+    return np.hstack([np.asarray(X, dtype=np.float64), column[:, None]]), own
+
+
+def hold_offset(spec: ProblemSpec, p: int) -> ProblemSpec:
+    """Return `spec` for p columns, the last of which is an offset: its coefficient is held at 1.
+
+    Raise InvalidInput for penalties that are not a term per coefficient.
+    """
+    table = None if isinstance(spec.penalty, list) else spec.penalty.as_table()
+    if table is None or not spec.loss.by_likelihood:
+        raise InvalidInput("an offset goes with family=..., and a penalty with a term per coefficient")
+    rows = np.vstack([table.kernel_rows(p - 1), [0.0, 0.0, 0.0, 1.0, 1.0]])
+    return replace(spec, penalty=Table(*rows.T), offset=True)
