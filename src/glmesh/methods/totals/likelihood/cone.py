@@ -15,7 +15,7 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.losses import Loss
-from glmesh.methods.totals.contribution import gram
+from glmesh.methods.totals.likelihood.rows import gram
 from glmesh.types import Flags, Indices, Matrix, SampleMatrix, Vector
 
 SHARES, COUNTS, CLASSES = "shares", "counts", "classes"  # what targets are, where data may have no maximum
@@ -72,11 +72,11 @@ class Group:
 
     def gram(self) -> Matrix:
         """Return the sum of a a^T over the group's rows a of the cone, shape (d, d), in the units of X."""
-        p = int(self.X.shape[1])
-        upper = np.zeros((p + 1, p + 1))
+        d = int(self.X.shape[1]) + 1
+        whole = np.zeros((d, d))
         for X in self._parts(1):
-            upper += np.triu(gram(X, X.T, np.ones(int(X.shape[0])), np.arange(p + 1)))
-        return np.asarray(np.kron(self.contrasts.T @ self.contrasts, upper + np.triu(upper, 1).T))
+            whole += gram(X, np.ones(int(X.shape[0])))
+        return np.asarray(np.kron(self.contrasts.T @ self.contrasts, whole))
 
     def _parts(self, r: int) -> Iterator[SampleMatrix]:
         """Yield the group's rows of data, some at a time, so that r products of each need little memory."""
