@@ -122,6 +122,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return float("nan")
 
     @property
+    def facts(self) -> object | None:
+        """Return what totals at the end of a fit say, a `FitFacts`; None, as here: nothing."""
+        return None
+
+    @property
     @abstractmethod
     def x(self) -> Vector | None:
         """Variables of all nodes in the user's order, shape (n,), a copy.

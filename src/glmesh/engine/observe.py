@@ -4,6 +4,7 @@ import numpy as np
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
+from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.types import Tree
 
 WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that hold integers
@@ -95,4 +96,5 @@ class Observer:
             remark=nodes.remark,
             distance=nodes.distance,
             standard_errors_off=nodes.standard_errors_off,
+            facts=nodes.facts if isinstance(nodes.facts, FitFacts) else None,
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from glmesh.core import Certificate, Event
 from glmesh.formatting import rounded_up, size
+from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.network import Plan
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
@@ -112,6 +113,9 @@ class Result:
         By how many standard errors each coefficient, and each linear combination of them, is off the exact estimate at
         most: `distance`, for a logistic regression without a penalty. Infinite if none is proven; NaN where a penalty
         or a dispersion that would have to be estimated leaves no standard errors to count in.
+    facts : FitFacts, optional
+        What totals at the end of a fit of a family without a penalty say, for `glmesh.inference`; None: there were
+        none.
 
     Examples
     --------
@@ -148,6 +152,7 @@ class Result:
     remark: str = ""
     distance: float = np.inf
     standard_errors_off: float = np.nan
+    facts: FitFacts | None = field(default=None, repr=False)
 
     @property
     def spared(self) -> float:

@@ -97,8 +97,8 @@ class Problem:
             names of a data frame's columns.
         y : array of shape (m,)
             Targets. Labels of a classification may be any two numbers; the larger is the positive class.
-        loss : str or Loss, default "squared"
-            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own. "squared" is half the square,
+        loss : str or Loss, optional
+            Name in `glmesh.functions.LOSSES`, by default "squared", or a `Loss` with a parameter of its own. "squared" is half the square,
             "squared_hinge" is max(0, 1 - y z)^2. Losses are summed over the samples, not averaged. It excludes
             `family`.
         family : str or Family, optional
@@ -191,8 +191,8 @@ class Problem:
             columns and all nodes have the same y and weights; coefficients come back in the order of the nodes.
             Columns of data frames go by name: split by samples they are put in the order of the first part, split by
             features no two parts may have a name in common.
-        loss : str or Loss, default "squared"
-            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own; summed over all samples. It
+        loss : str or Loss, optional
+            Name in `glmesh.functions.LOSSES`, by default "squared", or a `Loss` with a parameter of its own; summed over all samples. It
             excludes `family`.
         family : str or Family, optional
             Name in `glmesh.functions.FAMILIES`, or a `Family` with a parameter of its own: the loss is half a unit

@@ -123,6 +123,10 @@ class TotalMethod(ABC, Generic[StateT]):
         """Return by how many standard errors a coefficient may be off at most; NaN, as here: there are none."""
         return float("nan")
 
+    def facts(self, state: StateT) -> object | None:
+        """Return what totals at the end of a fit say, a `FitFacts`; None, as here: nothing."""
+        return None
+
     def finished(self, block: Rows, state: StateT) -> bool | None:
         """Return whether a method that stops itself has found out all; None, as here: the gap decides."""
         return None
@@ -329,6 +333,11 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         NaN where there are no standard errors.
         """
         return self.method.standard_errors_off(self.blocks[0], self.states[0])
+
+    @property
+    def facts(self) -> object | None:
+        """Return what totals at the end of a fit say, a `FitFacts`; None: nothing."""
+        return self.method.facts(self.states[0])
 
     @property
     def finished(self) -> bool | None:

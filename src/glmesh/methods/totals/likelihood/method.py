@@ -15,7 +15,9 @@ import numpy as np
 
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
+from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.round import LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
@@ -53,8 +55,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
     >>> X = np.arange(6.0)[:, None]
     >>> problem = Problem.glm(X, [1, 2, 2, 4, 7, 9], family="poisson", alpha=0.0, fit_intercept=True)
     >>> result = solve(problem, n_nodes=2)
-    >>> result.coef.round(3), result.standard_errors_off < 1e-6
-    (array([0.433]), True)
+    >>> result.coef.round(3), bool(result.standard_errors_off < 1e-6)
+    (array([0.434]), True)
     """
 
     tol_se: float = TOL_SE
@@ -102,6 +104,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             return float("nan")
         return state.distance / float(np.sqrt(state.dispersion))
 
+    def facts(self, state: LikelihoodState) -> FitFacts | None:
+        """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""
+        return state.facts
+
     def finished(self, block: Rows, state: LikelihoodState) -> bool | None:
         """Return whether a fit without a penalty knows all that it is to find out; None: the gap decides."""
         if state.scale is None:
@@ -130,3 +136,5 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
         rounds.learn(question, sums)
+        if rounds.ended:
+            state.facts = yield from closing_totals(block, rounds.fitted())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.core.totals import Sums
+from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.cone_sums import Question
 from glmesh.methods.totals.likelihood.contribution import POWER
+from glmesh.methods.totals.likelihood.facts import INTERCEPT, FittedModel
 from glmesh.methods.totals.likelihood.proof import Slack, proven
 from glmesh.methods.totals.likelihood.separation import Separation
 from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
@@ -88,6 +90,30 @@ class LikelihoodRound:
         movable = self.penalty.movable
         return movable if self.state.aliased is None else np.setdiff1d(movable, self.state.aliased)
 
+    @property
+    def ended(self) -> bool:
+        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown."""
+        found = self.state.finished or self.state.failure == STATIONARY
+        return self.unpenalised and found and self.state.facts is None
+
+    def fitted(self) -> FittedModel:
+        """Return the model at the state's best point, with the names x0, x1, ... of its coefficients."""
+        state, block = self.state, self.block
+        d = len(self.penalty.scale)
+        aliased = np.isin(np.arange(d), [] if state.aliased is None else state.aliased)
+        family = block.loss if isinstance(block.loss, Family) else None
+        decrement, R = (0.0, None) if state.proof is None else state.proof.tolist()
+        return FittedModel(
+            names=(*(f"x{j}" for j in range(d - 1)), INTERCEPT),
+            coef=np.append(state.w, state.intercept),
+            held=~np.isin(np.arange(d), self.penalty.movable),
+            aliased=aliased,
+            model=block.loss.name,
+            family=family,
+            concordance=R,
+            decrement=decrement,
+        )
+
     def visits(self, query: Query) -> Vector:
         """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,)."""
         return (2.0 + HESSIAN_ROW_COST * len(query.columns)) * self.block.nonzeros
@@ -145,7 +171,7 @@ class LikelihoodRound:
         """Make `point` the state's best point, with its objective `value`, of which nothing is proven yet."""
         state = self.state
         state.w, state.intercept = self.penalty.to_user(point)
-        state.objective, state.gap, state.distance = value, np.inf, np.inf
+        state.objective, state.gap, state.distance, state.proof = value, np.inf, np.inf, None
         state.rounding = ROUNDING * abs(value)
 
     def _arrive(self, query: Query, sums: Sums, value: float) -> None:
@@ -228,8 +254,10 @@ class LikelihoodRound:
         if not np.array_equal(there.columns, slack.columns):
             return
         gap, distance = proven(there.length, R, moved, slack.length)
-        if np.isfinite(distance) and slack.holds(R * float(np.exp(0.5 * R * moved)), distance):
+        grown = R * float(np.exp(0.5 * R * moved))
+        if np.isfinite(distance) and slack.holds(grown, distance):
             state.gap, state.distance = gap + state.rounding, distance
+            state.proof = np.array([slack.length, grown])
             self._finish()
 
     def _finish(self) -> None:

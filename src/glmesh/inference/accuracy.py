@@ -1,0 +1,72 @@
+"""How far what is reported can be off because the fit is not at the exact optimum: the certificate, in words of tables.
+
+The theorem is in the notes of `Accuracy`; data, model and rounding of sums are another matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from glmesh.inference.covariance import standard_errors
+from glmesh.methods.totals.likelihood.facts import FitFacts, inverse
+from glmesh.types import Matrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracy:
+    """Bounds on the distance of reported numbers from those at the exact estimate; NaN where nothing is proven.
+
+    Parameters
+    ----------
+    coefficients : array of shape (k,)
+        Bound on the distance of each coefficient from the exact estimate, in its standard errors.
+    standard_errors : float
+        Factor f >= 1: each exact standard error is within 1 / f and f times the reported one. It is proven for standard
+        errors of the model where the observed Hessian is the information and the dispersion is known, and for least
+        squares.
+    deviance : float
+        Bound on the deviance less that of the exact estimate.
+
+    Notes
+    -----
+    With lambda = sqrt(g'H^-1 g) and R, the largest concordance of a row, x = R lambda <= 1/2 proves that the optimum w*
+    exists, that abs(w* - w)_H <= rho = -ln(1 - x) / R, that (1 - x) H <= H* <= H / (1 - x), and that the loss is within
+    ((1 - x) ln(1 - x) + x) / R^2 of the least. A coefficient is then within rho sqrt((H^-1)_jj) of the exact one.
+    """
+
+    coefficients: Vector
+    standard_errors: float
+    deviance: float
+
+    @classmethod
+    def of_facts(cls, facts: FitFacts, covariance: Matrix, kind: str) -> Self:
+        """Return the bounds for coefficients whose standard errors come from `covariance`, shape (k, k), of a kind."""
+        errors = standard_errors(covariance)
+        off = facts.distance * standard_errors(inverse(facts.hessian))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = off / errors
+        return cls(ratio, _factor(facts) if kind == "model" else np.nan, 2.0 * facts.gap)
+
+    @property
+    def worst(self) -> float:
+        """Return the largest of the bounds on coefficients, in standard errors; NaN: nothing is proven."""
+        return float(self.coefficients.max()) if len(self.coefficients) else np.nan
+
+    def z_values(self, z: Vector) -> tuple[Vector, Vector]:
+        """Return (lower, upper) bounds on the absolute exact z values, given the k reported ones; NaN: not proven."""
+        f = self.standard_errors
+        return np.maximum(np.abs(z) - self.coefficients, 0.0) / f, (np.abs(z) + self.coefficients) * f
+
+
+def _factor(facts: FitFacts) -> float:
+    """Return the factor within which the model's standard errors are proven; NaN: they are not."""
+    if facts.is_least_squares:  # H is constant, and the dispersion falls by at most twice the gap per degree of freedom
+        lowest = facts.deviance - 2.0 * facts.gap
+        return float(np.sqrt(facts.deviance / lowest)) if lowest > 0 else np.nan
+    family = facts.fitted.family
+    if family is None or (family.canonical and family.dispersion is not None):
+        return float(1.0 / np.sqrt(1.0 - facts.hessian_error))
+    return np.nan

@@ -1,0 +1,326 @@
+"""Inference for one fit: the questions that users ask of a fitted model, answered from its totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+
+from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
+from glmesh.inference.accuracy import Accuracy
+from glmesh.inference.covariance import covariance, inflation, standard_errors
+from glmesh.inference.hypotheses import Test, contrast_matrix, lr_test, refuse_penalty, wald
+from glmesh.inference.intervals import checked_level, prediction_interval, two_sided_p, two_sided_quantile
+from glmesh.inference.profile import Curves, profile_ends
+from glmesh.inference.summary import RATIO_LINKS, Summary
+from glmesh.methods.totals.likelihood.facts import INTERCEPT, FitFacts
+from glmesh.types import Data, Indices, Matrix, Vector
+from glmesh.validation import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Standard errors, tests and intervals of a model that was fitted without a penalty.
+
+    Arrays are in the order of `terms`: of each linear predictor the intercept, which is called "Intercept" as in
+    statsmodels' formulas, then the other coefficients. Terms whose columns are combinations of others are NaN.
+
+    Parameters
+    ----------
+    facts : FitFacts
+        What totals say of the fit.
+    curves : function, optional
+        Loss, gradient and Hessian over all rows of all nodes at several points, for profile intervals.
+
+    Raises
+    ------
+    UnsuitablePair
+        The model was fitted with a penalty.
+    """
+
+    facts: FitFacts
+    curves: Curves | None = None
+
+    def __post_init__(self) -> None:
+        refuse_penalty(self.facts.fitted)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Return the names of the terms, in the order of all arrays here; an offset is not among them."""
+        return tuple(self.facts.fitted.names[j] for j in self._order)
+
+    @property
+    def coef(self) -> Vector:
+        """Return the coefficients, shape (n_terms,); NaN where they are aliased."""
+        return self._spread(self.facts.fitted.coef[self.facts.fitted.free])
+
+    def vcov(self, kind: str = "model") -> Matrix:
+        """Return the covariance of the coefficients.
+
+        Parameters
+        ----------
+        kind : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}, default "model"
+            "model": dispersion times the inverse information; the others are sandwiches with the observed Hessian:
+            HC0 to HC3 for errors of unequal variance, "cluster" for rows that depend on each other within clusters.
+            HC1 is HC0 n / (n - k), also for generalised linear models, where statsmodels returns HC0 under that name.
+
+        Returns
+        -------
+        array of shape (n_terms, n_terms)
+            The covariance.
+        """
+        V = covariance(self.facts, kind)
+        out = np.full((len(self._order),) * 2, np.nan)
+        places = self._places
+        out[np.ix_(places, places)] = V[np.ix_(self._own, self._own)]
+        return out
+
+    def summary(
+        self, level: float = 0.95, *, vcov: str = "model", use_t: bool | None = None, exponentiate: bool = False
+    ) -> Summary:
+        """Return the table of coefficients, standard errors, tests that they are 0, and intervals.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Level of the intervals.
+        vcov : str, default "model"
+            Kind of the covariance, as in `vcov`.
+        use_t : bool, optional
+            Whether Student's t takes the place of the normal distribution, with n - k degrees of freedom, or one less
+            than there are clusters. Default: where the dispersion is estimated, as in R; statsmodels' GLM has the
+            normal distribution throughout.
+        exponentiate : bool, default False
+            Whether to show exp(coefficient), which is a ratio of odds, rates or hazards, with the standard error exp(b)
+            se of the delta method and the exponentiated ends of the interval; tests stay those of the coefficients.
+
+        Returns
+        -------
+        Summary
+            Its text is the table; `to_frame()` gives it to pandas.
+        """
+        facts = self.facts
+        family = facts.fitted.family
+        if exponentiate and family is not None and family.link not in RATIO_LINKS:
+            raise UnsuitablePair(
+                f"exp(coefficient) is a ratio for the links {', '.join(RATIO_LINKS)}; this model has the link "
+                f"{family.link}"
+            )
+        V = covariance(facts, vcov)
+        errors = self._spread(standard_errors(V))
+        df = self._degrees(use_t, vcov)
+        coef, ends = self.coef, self.conf_int(level, vcov=vcov, use_t=use_t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = coef / errors
+        if exponentiate:
+            coef, ends = np.exp(coef), np.exp(ends)
+            errors = coef * errors
+        return Summary(
+            facts=facts,
+            terms=self.terms,
+            columns=np.column_stack([coef, errors, z, two_sided_p(z, df), ends]),
+            level=level,
+            vcov=vcov,
+            df=df,
+            exponentiated=exponentiate,
+            accuracy=Accuracy.of_facts(facts, V, vcov),
+        )
+
+    def conf_int(
+        self, level: float = 0.95, kind: str = "wald", *, vcov: str = "model", use_t: bool | None = None
+    ) -> Matrix:
+        """Return intervals of the coefficients.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Probability that an interval covers the coefficient.
+        kind : {"wald", "profile"}, default "wald"
+            "wald": coefficient -+ quantile times standard error. "profile": where the deviance, with all other
+            coefficients fitted anew, has risen by dispersion times the squared quantile; takes 3 to 6 more totals.
+        vcov : str, default "model"
+            Kind of the covariance, as in `vcov`, for Wald's intervals.
+        use_t : bool, optional
+            As in `summary`.
+
+        Returns
+        -------
+        array of shape (n_terms, 2)
+            Lower and upper ends; NaN where the search for a profile's end failed, as it may if the loss is not convex.
+        """
+        one_of(kind, "kind", ("wald", "profile"))
+        quantile = two_sided_quantile(checked_level(level), self._degrees(use_t, vcov))
+        if kind == "wald":
+            half = quantile * self._spread(standard_errors(covariance(self.facts, vcov)))
+            return np.column_stack([self.coef - half, self.coef + half])
+        if vcov != "model":
+            raise InvalidInput(f"profile intervals are those of the likelihood; vcov={vcov!r} is for kind='wald'")
+        if self.curves is None:
+            raise UnsuitablePair(
+                "profile intervals need sums over the rows at more points, and the rows are not at hand (the model "
+                "was read from a file, perhaps); take kind='wald', or fit again"
+            )
+        ends = np.full((len(self._order), 2), np.nan)
+        rise = self.facts.dispersion * quantile**2
+        if np.isfinite(rise):
+            ends[self._places] = profile_ends(self.facts, self._own, rise, self.curves)
+        return ends
+
+    def wald_test(
+        self,
+        contrasts: Matrix | Sequence[str] | str,
+        values: ArrayLike | None = None,
+        *,
+        vcov: str = "model",
+        use_f: bool | None = None,
+    ) -> Test:
+        """Return Wald's test of contrasts @ coef = values.
+
+        Parameters
+        ----------
+        contrasts : array of shape (q, n_terms), str or sequence of str
+            A combination of the terms in each row; or names of terms that are all 0 under the hypothesis.
+        values : array of shape (q,), optional
+            What the combinations are under the hypothesis; default 0.
+        vcov : str, default "model"
+            Kind of the covariance, as in `vcov`.
+        use_f : bool, optional
+            Whether the statistic is F, chi2 / q, rather than chi2. Default: where the dispersion is estimated.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value.
+        """
+        matrix, name = contrast_matrix(contrasts, self.terms)
+        aliased = np.setdiff1d(np.arange(len(self.terms)), self._places)
+        used = aliased[matrix[:, aliased].any(axis=0)]
+        if len(used):
+            raise UnsuitablePair(f"the data do not determine {self.terms[used[0]]}, which depends on other terms")
+        wanted = np.zeros(len(matrix)) if values is None else np.atleast_1d(np.asarray(values, dtype=np.float64))
+        if wanted.shape != (len(matrix),):
+            raise InvalidInput(f"values have shape {wanted.shape}, expected one for each of {len(matrix)} contrasts")
+        V = covariance(self.facts, vcov)[np.ix_(self._own, self._own)]
+        return wald(matrix[:, self._places], wanted, (self.coef[self._places], V), self._degrees(use_f, vcov), name)
+
+    def lr_test(self, smaller: Inference, *, use_f: bool | None = None) -> Test:
+        """Return the likelihood-ratio test of a smaller model, fitted to the same rows, against this one.
+
+        Parameters
+        ----------
+        smaller : Inference
+            The smaller model.
+        use_f : bool, optional
+            As in `glmesh.inference.lr_test`.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value.
+        """
+        return lr_test(smaller.facts, self.facts, use_f=use_f)
+
+    def vif(self) -> Vector:
+        """Return the variance inflation factors, shape (n_terms,): NaN for intercepts and aliased terms."""
+        return self._spread(inflation(self.facts))
+
+    def predict_interval(
+        self,
+        X: Data,
+        level: float = 0.95,
+        kind: str = "mean",
+        *,
+        offset: ArrayLike | None = None,
+        use_t: bool | None = None,
+    ) -> Matrix:
+        """Return intervals of predictions on the scale of the targets.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, p)
+            Samples: a column for each term but the intercept, in the order of the coefficients.
+        level : float, default 0.95
+            Level of each interval.
+        kind : {"mean", "new"}, default "mean"
+            "mean": of the mean of y at the sample, through the inverse of the link. "new": of a new y of weight 1; only
+            for the gaussian family with the identity link.
+        offset : array of shape (m,), optional
+            Offsets of the samples; default 0.
+        use_t : bool, optional
+            As in `summary`.
+
+        Returns
+        -------
+        array of shape (m, 2)
+            Lower and upper ends.
+        """
+        level = checked_level(level)
+        design = self._design(X)
+        offsets = np.zeros(len(design)) if offset is None else np.asarray(offset, dtype=np.float64)
+        if offsets.shape != (len(design),):
+            raise InvalidData(f"offset has shape {offsets.shape}, expected {(len(design),)}: one for each row of X")
+        z = design @ self.facts.fitted.coef[self.facts.fitted.free] + offsets
+        variance = np.einsum("ij,ij->i", design @ covariance(self.facts, "model"), design)
+        quantile = two_sided_quantile(level, self._degrees(use_t, "model"))
+        return prediction_interval(self.facts, z, variance, quantile, kind)
+
+    # --- order and degrees of freedom
+
+    @property
+    def _order(self) -> Indices:
+        """Return the numbers of the coefficients that are terms, intercepts before the others of their predictor."""
+        fitted = self.facts.fitted
+        block = len(fitted.coef) // fitted.outputs
+        order = np.roll(np.arange(len(fitted.coef)).reshape(-1, block), 1, axis=1).ravel()
+        return order[~fitted.held[order]]
+
+    @property
+    def _places(self) -> Indices:
+        """Return the places, among the terms, of those that were fitted."""
+        return np.flatnonzero(self.facts.fitted.free[self._order])
+
+    @property
+    def _own(self) -> Indices:
+        """Return, for each place, the number of its coefficient among the k fitted ones."""
+        number = np.cumsum(self.facts.fitted.free) - 1
+        own: Indices = number[self._order[self._places]]
+        return own
+
+    def _spread(self, values: Vector) -> Vector:
+        """Return values of the k fitted coefficients as an array by term, NaN where a term is aliased."""
+        out = np.full(len(self._order), np.nan)
+        out[self._places] = values[self._own]
+        return out
+
+    def _degrees(self, use_t: bool | None, kind: str) -> int:
+        """Return the degrees of freedom of Student's t; 0: the normal distribution is to be used."""
+        facts = self.facts
+        if not (facts.dispersion_is_estimated if use_t is None else use_t):
+            return 0
+        degrees = facts.clusters - 1 if kind == "cluster" else facts.df_resid
+        if degrees < 1:
+            raise UnsuitablePair(
+                f"{facts.n} rows and {facts.rank} coefficients leave no degrees of freedom for Student's t; fit fewer "
+                "terms"
+            )
+        return degrees
+
+    def _design(self, X: Data) -> Matrix:
+        """Return the m samples with a column for each of the k fitted coefficients, shape (m, k)."""
+        fitted = self.facts.fitted
+        if fitted.outputs > 1 or fitted.family is None:
+            raise UnsuitablePair(
+                f"the {fitted.model} model has no single mean of y; predict_interval is for families such as gaussian"
+            )
+        columns = np.flatnonzero(~fitted.held & ~fitted.is_intercept)
+        matrix = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != len(columns):
+            raise InvalidData(
+                f"X has shape {matrix.shape}, expected a column for each of the {len(columns)} terms but {INTERCEPT}"
+            )
+        whole = np.ones((len(matrix), len(fitted.coef)))
+        whole[:, columns] = matrix
+        return whole[:, fitted.free]
