@@ -24,9 +24,9 @@ def binary(*columns: np.ndarray, y: np.ndarray) -> Case:
 def check(case: Case, known: Separation) -> None:
     """Fail unless the direction satisfies every condition but for rounding, and some of them strictly."""
     assert known.direction is not None
-    A, E = dense_rows(case.cones()[0])
-    u = known.direction / known.scale
-    sizes, held = np.abs(A) @ np.abs(u), np.abs(E) @ np.abs(u)
+    A, E = (rows / known.scale for rows in dense_rows(case.cones()[0]))
+    u = known.direction / np.abs(known.direction).max()
+    sizes, held = (np.abs(rows).sum(axis=1) for rows in (A, E))
     tolerance = 1e-15 * len(u) if known.exact else 1e-8
     assert (A @ u >= -tolerance * sizes).all()
     assert (np.abs(E @ u) <= tolerance * held).all()

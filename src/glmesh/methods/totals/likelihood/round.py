@@ -254,7 +254,7 @@ class LikelihoodRound:
         if not np.array_equal(there.columns, slack.columns):
             return
         gap, distance = proven(there.length, R, moved, slack.length)
-        grown = R * float(np.exp(0.5 * R * moved))
+        grown = R * float(np.exp(min(0.5 * R * moved, 700.0)))
         if np.isfinite(distance) and slack.holds(grown, distance):
             state.gap, state.distance = gap + state.rounding, distance
             state.proof = np.array([slack.length, grown])
