@@ -23,7 +23,7 @@ def status(X: np.ndarray, y: np.ndarray, family: str, n_nodes: int = 3, **option
 
 @pytest.mark.parametrize("targets", [SHARES, COUNTS])
 def test_fits_of_random_data_end_as_a_linear_program_says(targets: str) -> None:
-    n, undecided = cases(150), 0
+    n, undecided = cases(100), 0
     for number in range(n):
         case = draw(np.random.default_rng([11, number]), targets)
         found = status(case.X, case.y, FAMILIES[targets], 1 + number % 3)
