@@ -12,6 +12,7 @@ from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
 from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
+from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
@@ -77,6 +78,12 @@ class Rows:
         """Return the likelihood of each hosted node's rows, for `MaximumLikelihood`."""
         each = zip(self.X, self.y, self.weight, strict=True)
         return [likelihood_of(self.loss, X, y, weight) for X, y, weight in each]
+
+    @cached_property
+    def cones(self) -> list[Cone]:
+        """Return each hosted node's conditions on directions along which no row's loss grows."""
+        each = zip(self.X, self.y, self.weight, strict=True)
+        return [cone_rows(kind(self.loss), X, y, weight) for X, y, weight in each]
 
     @property
     def convex(self) -> bool:

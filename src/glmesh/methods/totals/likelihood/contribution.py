@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.methods.totals.contribution import triangle
+from glmesh.methods.totals.likelihood import cone_sums
+from glmesh.methods.totals.likelihood.cone_sums import Question
 from glmesh.methods.totals.likelihood.state import Query
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
@@ -32,6 +34,14 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
     loss is not convex, "noise", "spread" where the dispersion is not known and, if asked for, "concordance".
     """
     made = list(block.threads.map(lambda k: _of_node(block, k, penalty, query), range(block.size)))
+    return {name: np.stack([one[name] for one in made]) for name in made[0]}
+
+
+def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix]:
+    """Return what each hosted node adds to a total that answers the question: {name of a field: (n_hosted, size)}."""
+    if question is None:
+        return {}
+    made = list(block.threads.map(lambda k: cone_sums.contribute(block.cones[k], question), range(block.size)))
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
 
 

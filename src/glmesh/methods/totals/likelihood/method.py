@@ -16,7 +16,7 @@ import numpy as np
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.methods.totals.likelihood.closing import closing_totals
-from glmesh.methods.totals.likelihood.contribution import beginnings, contribute
+from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.round import LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
@@ -130,9 +130,11 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
         state.visited = rounds.visits(query)
-        fields = contribute(block, rounds.penalty, query)
+        question = rounds.question(query)
+        fields = contribute(block, rounds.penalty, query) | contribute_cones(block, question)
         like = _sizes(state.sums)
         sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
+        rounds.learn(question, sums)
         if rounds.ended:
             state.facts = yield from closing_totals(block, rounds.fitted(), state.scale)

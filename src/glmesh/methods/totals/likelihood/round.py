@@ -7,9 +7,12 @@ import numpy as np
 from glmesh.core.totals import Sums
 from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
+from glmesh.methods.totals.likelihood.cone import kind
+from glmesh.methods.totals.likelihood.cone_sums import Question
 from glmesh.methods.totals.likelihood.contribution import POWER
 from glmesh.methods.totals.likelihood.facts import FittedModel, term_names
 from glmesh.methods.totals.likelihood.proof import Slack, proven
+from glmesh.methods.totals.likelihood.separation import Separation
 from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
 from glmesh.methods.totals.model import NewtonModel, dependent, from_triangle, minimum
 from glmesh.methods.totals.query import TRIALS
@@ -27,7 +30,8 @@ ROUNDING = 1e-13  # [objective] allowance, because sums are rounded
 NEAR = 10.0
 EPSILON = 2.0**-52  # relative error of a sum
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
-STATIONARY, NO_PROGRESS, NO_START = "stationary", "rounding", "outside"  # why no more rounds are worth it
+# why no more rounds are worth it
+STATIONARY, NO_PROGRESS, NO_START, SEPARATED = "stationary", "rounding", "outside", "separated"
 
 
 class LikelihoodRound:
@@ -56,6 +60,30 @@ class LikelihoodRound:
             point = self.penalty.from_user(state.w, state.intercept)
             state.query = Query(point, np.zeros_like(point), self.columns)
         return state.query
+
+    def question(self, query: Query) -> Question | None:
+        """Return what the total of a query is to bring beside, to tell whether a maximum exists; None: nothing."""
+        state, model = self.state, self.state.model
+        if model is None or not kind(self.block.loss):
+            return None
+        d = len(self.penalty.scale)
+        if state.separation is None:
+            free = self.penalty.free & np.isin(np.arange(d), self.columns)
+            state.separation = Separation(self.penalty.scale, free)
+        hessian = np.zeros((d, d))
+        hessian[np.ix_(model.columns, model.columns)] = model.hessian
+        return state.separation.query(self.penalty.moved(query.point, query.step), hessian)
+
+    def learn(self, question: Question | None, sums: Sums) -> None:
+        """Take from the total that answers a question whether a maximum exists; a proof of distance says so, too."""
+        state = self.state
+        if state.separation is None:
+            return
+        state.separation = state.separation.learn(question, sums)
+        if np.isfinite(state.distance):
+            state.separation = state.separation.proven(0.0)
+        if state.separation.verdict == "separated":
+            state.failure = SEPARATED
 
     @property
     def columns(self) -> Indices:
@@ -229,7 +257,7 @@ class LikelihoodRound:
         if not np.array_equal(there.columns, slack.columns):
             return
         gap, distance = proven(there.length, R, moved, slack.length)
-        grown = R * float(np.exp(0.5 * R * moved))
+        grown = R * float(np.exp(min(0.5 * R * moved, 700.0)))
         if np.isfinite(distance) and slack.holds(grown, distance):
             state.gap, state.distance = gap + state.rounding, distance
             state.proof = np.array([slack.length, grown])

@@ -9,6 +9,7 @@ import numpy as np
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.separation import Separation
 from glmesh.methods.totals.model import NewtonModel, NewtonStep
 from glmesh.types import Indices, Matrix, Vector
 
@@ -51,6 +52,7 @@ class LikelihoodState:
     noise: Shared[float] = 0.0  # by which an entry of the gradient may be wrong
     rounding: Shared[float] = 0.0  # by which the objective may be wrong
     concordance: Shared[float] = np.inf  # R at the point of the last certificate; infinite: none was asked for
+    separation: Shared[Separation | None] = None  # whether a maximum exists; None: not asked yet, or it always does
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there
     facts: Shared[FitFacts | None] = None  # what the totals at the end say; None: the fit has not ended, or a penalty
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding
