@@ -24,10 +24,7 @@ class Status(enum.Enum):
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
     ROUNDS_DONE = "Finished the rounds asked for."
     OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
-    NO_OPTIMUM = (
-        "There is no optimum: the classes can be separated, so without a penalty coefficients grow for ever; "
-        "add a penalty (alpha > 0)."
-    )
+    NO_OPTIMUM = "There is no optimum: without a penalty coefficients grow for ever; add a penalty (alpha > 0)."
     COLLINEAR = (
         "Stopped without a proof: columns almost depend on each other, so that rounding decides without a penalty; "
         "add one (alpha > 0), or leave columns out."

@@ -19,7 +19,7 @@ from glmesh.functions import Table
 from glmesh.methods.totals.contribution import contribute, visits
 from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
 from glmesh.methods.totals.model import dependent
-from glmesh.methods.totals.newton_round import NewtonRound
+from glmesh.methods.totals.newton_round import SEPARATED, NewtonRound
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -88,10 +88,12 @@ class ProximalNewton(TotalMethod[NewtonState]):
         state.scale = scales(exponents)
 
     def remark(self, block: Rows, state: NewtonState) -> str:
-        """Return a sentence for people if columns without a penalty depend on others, so that there are several optima.
+        """Return a sentence for people if classes are separated, or if columns without a penalty depend on others.
 
-        It is "" if not.
+        In the second case there are several optima. It is "" if neither.
         """
+        if state.failure == SEPARATED:
+            return "The classes can be separated."
         if state.model is None or state.scale is None or state.failure:
             return ""
         free = ScaledPenalty.of(block, state.scale).free[state.model.columns]

@@ -223,6 +223,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
                 table,
                 spec.fit_intercept,
                 block.threads,
+                block.names,
             )
             for ids, block in zip(self.setup.node_ids, self.blocks, strict=True)
         ]

@@ -37,6 +37,7 @@ class Rows:
     penalty: Table  # of the p coefficients, alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
+    names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
@@ -83,7 +84,8 @@ class Rows:
     def cones(self) -> list[Cone]:
         """Return each hosted node's conditions on directions along which no row's loss grows."""
         each = zip(self.X, self.y, self.weight, strict=True)
-        return [cone_rows(kind(self.loss), X, y, weight) for X, y, weight in each]
+        outputs = self.loss.n_outputs if self.loss.by_likelihood else 1
+        return [cone_rows(kind(self.loss), X, y, weight, outputs) for X, y, weight in each]
 
     @property
     def convex(self) -> bool:

@@ -16,9 +16,11 @@ import numpy as np
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.methods.totals.likelihood.closing import closing_totals
+from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
 from glmesh.methods.totals.likelihood.facts import FitFacts
-from glmesh.methods.totals.likelihood.round import LikelihoodRound
+from glmesh.methods.totals.likelihood.no_maximum import aliased_columns, no_maximum
+from glmesh.methods.totals.likelihood.round import SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -103,6 +105,19 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if penalty is None or not penalty.free[penalty.movable].all():
             return float("nan")
         return state.distance / float(np.sqrt(state.dispersion))
+
+    def remark(self, block: Rows, state: LikelihoodState) -> str:
+        """Return sentences for people: why there is no maximum, and which columns depend on others; "" if neither."""
+        width = int(block.X[0].shape[1])
+        names = [f"x{k}" for k in range(width)] if block.names is None else list(block.names)
+        told = []
+        if state.failure == SEPARATED and state.separation is not None:
+            sentence = no_maximum(state.separation, names, kind(block.loss))
+            told.append(sentence[0].upper() + sentence[1:] + ".")
+        if state.aliased is not None and len(state.aliased):
+            which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
+            told.append(aliased_columns([names[k] for k in which]))
+        return " ".join(told)
 
     def facts(self, state: LikelihoodState) -> FitFacts | None:
         """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""

@@ -1,4 +1,4 @@
-"""The sentence that tells a user that a likelihood has no maximum: because of which columns, and what would do."""
+"""Sentences for a user: a likelihood has no maximum, because of which columns; columns that have no coefficient."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def no_maximum(separation: Separation, names: Sequence[str], targets: str) -> st
     else:
         how = f"in part: {separation.strict:,} of {separation.rows:,} rows are told apart, and no row contradicts"
     return f"the likelihood has no maximum: {subject} {verb} {whom} {how}, so {grow} would grow for ever; {REMEDY}"
+
+
+def aliased_columns(names: list[str]) -> str:
+    """Return the sentence that names the columns that a fit without a penalty has left out."""
+    if len(names) == 1:
+        said = f"The column {names[0]} is a combination of others and has no coefficient (NA): what they leave of it is"
+    else:
+        said = f"The columns {', '.join(names)} are combinations of others and have no coefficients (NA): what they "
+        said += "leave of each is"
+    return f"{said} less than 2e-7 of its length."
 
 
 def _columns(separation: Separation, names: Sequence[str]) -> list[str]:
