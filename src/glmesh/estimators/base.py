@@ -109,7 +109,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets = targets.astype(np.float64) if checks.get("y_numeric") else targets
         rough = TrainingData([(rows, targets, weight)], pooled=True, split="features")
         split = self._objective(rough).choose(self.split, rows.shape[0], rows.shape[1], self.stop, self._network)
-        return TrainingData(rough.parts, pooled=True, split=split)
+        return TrainingData(rough.parts, pooled=True, split=split, names=self._names)
 
     def _validated_parts(self, parts: Sequence[tuple[Data, ...]], *, numeric: bool) -> TrainingData:
         """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
@@ -131,7 +131,13 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
         self._know_features([X.shape[1] for X, _, _ in data], [names for _, names in ordered], split)
         self._target = targets[0] if all(targets) else ""
-        return TrainingData(data, pooled=False, split=split)
+        return TrainingData(data, pooled=False, split=split, names=self._names if split == "samples" else None)
+
+    @property
+    def _names(self) -> tuple[str, ...] | None:
+        """Names of the features, as the last data had them; None: it had none."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
 
     def _know_features(self, widths: list[int], names_of_parts: Sequence[Sequence[str] | None], split: Split) -> None:
         """Set n_features_in_ and, where columns have names, feature_names_in_, from what each part has.

@@ -145,8 +145,8 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
         `glmesh.functions.SmoothedHingeLoss(width=0.5)`.
     penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
         "l2" is half the squared norm; a `Separable` is for instance `GroupLasso(groups)` of `glmesh.functions`.
-    alpha : float, default 1.0
-        Factor of the penalty, >= 0.
+    alpha : float or None, default None
+        Factor of the penalty, >= 0; None: 0.0 with a family, 1.0 with a loss.
     l1_ratio : float or None, default None
         Share of "l1" in "elasticnet"; None: 0.5 there. Refused with any other penalty.
     family : {"multinomial"} or None, default None
@@ -221,7 +221,7 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
 
     loss: str | Loss = field(default="logistic", kw_only=False)
     penalty: str | Separable = field(default="l2", kw_only=False)
-    alpha: float = 1.0
+    alpha: float | None = None
     l1_ratio: float | None = None
     family: str | None = None
     warm_start: bool = False
@@ -238,7 +238,8 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
                 raise InvalidInput(f"give either loss={self.loss!r} or family={self.family!r}, not both")
             loss, kind = self._softmax(data, 2), "free" if self.fit_intercept else "none"
             assert loss is not None
-            alpha = number(self.alpha, "alpha")
+            alpha = 0.0 if self.alpha is None else number(self.alpha, "alpha")
             return Objective(loss, self.penalty, alpha, self.l1_ratio, intercept=kind)  # type: ignore[arg-type]
-        penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
+        alpha = 1.0 if self.alpha is None else self.alpha
+        penalty, intercept = (self.penalty, alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

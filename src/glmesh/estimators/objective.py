@@ -153,6 +153,7 @@ class TrainingData:
     deal: Mapping[str, Any] | None = (
         None  # n_nodes and seed, where each process has rows of its own; None: all have all
     )
+    names: tuple[str, ...] | None = None  # of the features, for messages; None: they have none
     offsets: Sequence[Vector] | None = None  # added to the linear predictors, one array per part; None: there are none
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
@@ -256,8 +257,8 @@ class TrainingData:
             options["offset"] = None if self.offsets is None else self.offsets[0]
             if self.deal is not None:
                 return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options)
-            return Problem.glm(X, y, sample_weight=weight, **options)
-        return Problem.from_nodes(parts, offsets=self.offsets, **options)
+            return Problem.glm(X, y, sample_weight=weight, **options).named(self.names)
+        return Problem.from_nodes(parts, offsets=self.offsets, **options).named(self.names)
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:

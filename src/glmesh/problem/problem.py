@@ -451,6 +451,18 @@ class Problem:
         new.check()
         return new
 
+    def named(self, names: Sequence[str] | None) -> Problem:
+        """Return the problem with names for the p features of pooled data, or of rows that nodes hold; None: as it is.
+
+        An offset, the last column, has a name of its own.
+        """
+        if names is None or (self.spec.split == "features" and not self.pooled):
+            return self
+        own = (*names, OFFSET) if self.spec.offset else tuple(names)
+        for part in self.parts:
+            part.names = own
+        return self
+
     def anchored(self, intercept: float) -> Problem:
         """Return a copy of the problem whose unpenalised intercept is held near `intercept` (split by samples)."""
         return self._respecified(replace(self.spec, anchor=float(intercept)))

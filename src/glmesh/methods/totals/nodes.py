@@ -191,8 +191,9 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         setup, spec = self.setup, self.problem.spec
         dealt = [rows_of(self.problem, self.partition, ids, self.summary) for ids in setup.node_ids]
         table = _table(self.problem, dealt[0][0][0].shape[1])
+        names = self.problem.feature_names
         self.blocks[:] = [
-            Rows(ids.astype(np.uint64), setup.info, *parts, spec.loss, table, spec.fit_intercept, setup.threads)
+            Rows(ids.astype(np.uint64), setup.info, *parts, spec.loss, table, spec.fit_intercept, setup.threads, names)
             for ids, parts in zip(setup.node_ids, dealt, strict=True)
         ]
 

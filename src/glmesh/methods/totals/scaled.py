@@ -48,6 +48,7 @@ class ScaledPenalty:
 
     scale: Vector  # (d,) power of two that each column is divided by
     table: Table  # of d coordinates
+    n_outputs: int = 1  # linear predictors of a row, whose coefficients stand one after the other
 
     @staticmethod
     def of(block: Rows, scale: Vector) -> ScaledPenalty:
@@ -58,7 +59,7 @@ class ScaledPenalty:
         intercept = [0.0, 0.0, 0.0, -np.inf, np.inf] if block.fit_intercept else [0.0] * 5
         rows = np.vstack([block.penalty.kernel_rows(block.p), intercept])
         factors = np.stack([1.0 / scale, 1.0 / scale**2, 1.0 / scale, scale, scale], axis=1)
-        made = ScaledPenalty(scale, Table(*(rows * factors).T))
+        made = ScaledPenalty(scale, Table(*(rows * factors).T), block.loss.n_outputs)
         block.scaled = scale, block.penalty, made
         return made
 

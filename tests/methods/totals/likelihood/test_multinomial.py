@@ -12,8 +12,9 @@ from glmesh import Problem, solve
 from glmesh.engine.result import Status
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Softmax, Table
+from glmesh.inference import Inference
 from glmesh.methods import Cola
-from tests.cases import SOAK
+from tests.cases import SOAK, cases
 
 IRIS, FLOWERS = load_iris(return_X_y=True)
 SETS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
@@ -57,6 +58,22 @@ def test_without_a_penalty_the_model_is_statsmodels_with_the_first_class_as_refe
     assert fit_intercept or (result.intercept == 0.0).all()
 
 
+def test_without_a_penalty_inference_is_statsmodels():
+    X, y = anes()
+    result = solve(Problem.glm(X, y, alpha=0.0, **FREE), n_nodes=3)
+    theirs = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", tol=1e-14, disp=0)
+    ours = Inference(result.facts)
+    assert ours.terms[:7] == (
+        *(f"y=1: {name}" for name in ("Intercept", "x0", "x1", "x2", "x3", "x4")),
+        "y=2: Intercept",
+    )
+    np.testing.assert_allclose(ours.coef, theirs.params.T.ravel(), rtol=1e-7)
+    np.testing.assert_allclose(ours.vcov(), theirs.cov_params(), rtol=1e-6, atol=1e-9)
+    assert result.facts.rank == 36
+    shares = np.bincount(y.astype(int)) / len(y)
+    assert result.facts.null_loss == pytest.approx(-len(y) * (shares * np.log(shares)).sum(), rel=1e-12)
+
+
 def stationary(result, l1, l2):
     """Return by how much a model of all classes misses the conditions of an optimum, relative to `l1`."""
     problem, coef = result.problem, result.coef
@@ -68,7 +85,8 @@ def stationary(result, l1, l2):
     return max(missed.max() / l1, np.abs(P.sum(axis=0)).max())
 
 
-@pytest.mark.parametrize(("n_classes", "l1_ratio"), [(3, 0.5), (4, 0.5), (3, 1.0)])
+@pytest.mark.parametrize("n_classes", [3, 4])
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
 @pytest.mark.parametrize("alpha", [0.5, 2.0, 10.0])
 def test_l1_and_elastic_nets_meet_the_conditions_of_an_optimum(n_classes, l1_ratio, alpha):
     X, y = load_wine(return_X_y=True)
@@ -139,3 +157,21 @@ def test_what_is_no_class_number_and_what_does_not_fit_is_refused():
         solve(Problem.glm(IRIS, FLOWERS, offset=np.ones(150), **FREE), n_nodes=2)
     with pytest.raises(UnsuitablePair, match="add an L1 or L2 penalty"):
         solve(Problem.glm(IRIS, FLOWERS, penalty=Table(lo=np.zeros(())), **FREE), n_nodes=2)
+
+
+@pytest.mark.parametrize("seed", range(cases(200)))
+def test_the_gap_covers_what_is_missing_at_every_tolerance(seed):
+    rng = np.random.default_rng(seed)
+    m, p, C = int(rng.integers(20, 80)), int(rng.integers(1, 8)), int(rng.integers(2, 7))
+    X = rng.normal(size=(m, p)) * 10.0 ** rng.uniform(-1, 1, size=p)
+    scores = X @ (rng.normal(size=(p, C)) / np.abs(X).max(axis=0)[:, None]) * 3 + rng.gumbel(size=(m, C))
+    y = np.append(np.arange(C), scores.argmax(axis=1)[C:])
+    ratio, alpha = float(rng.choice([1.0, 1.0, 0.5, 0.0])), float(10.0 ** rng.uniform(-2, 1))
+    problem = Problem.glm(
+        X, y, penalty="elasticnet", l1_ratio=ratio, alpha=alpha, family="multinomial", fit_intercept=rng.random() < 0.8
+    )
+    best = solve(problem, n_nodes=2, tol=1e-11)
+    assert best.status is Status.CONVERGED
+    for tol in (1e-1, 1e-2, 1e-4):
+        result = solve(problem, n_nodes=2, tol=tol)
+        assert result.objective - best.objective <= result.gap

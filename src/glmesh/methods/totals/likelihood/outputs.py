@@ -10,7 +10,7 @@ column, and one for the intercept. `gauge` fixes each of them once:
 - A column with L2 in its penalty: nothing is held. Only the penalty feels the shift, and it is smallest where the
   coefficients of the C classes add up to 0, as scikit-learn's do; a class that is held at 0 would be another model.
 - A column with L1 alone: nothing is held. The penalty is smallest where a median of the C coefficients is 0; for an
-  even C there may be several such points, of which `settled` takes one at which some class has exactly 0.
+  even C there may be several such points, of which `slimmed` takes one at which some class has exactly 0.
 - Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `settled` moves all by
   minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Table
-from glmesh.types import Matrix
+from glmesh.types import Flags, Indices, Matrix
 
 
 def gauge(penalty: Table, p: int, n_outputs: int, *, fit_intercept: bool) -> Table:
@@ -59,16 +59,45 @@ def held(penalty: Table, rows: Matrix) -> Matrix:
 def settled(penalty: Table, rows: Matrix) -> Matrix:
     """Return coefficients of equal loss, shape (C, p + 1), whose penalty is not larger than that of `rows`.
 
-    `penalty` is that of all coefficients, as `gauge` returns it. In a column with L1 alone, the median that is nearer
-    to 0 becomes exactly 0. Free intercepts are moved to add up to 0, unless no column has a penalty, where the first
-    class is the reference. A column with bounds is left as it is.
+    `penalty` is that of all coefficients, as `gauge` returns it. Columns are those of `slimmed`. Free intercepts are
+    moved to add up to 0, unless no column has a penalty, where the first class is the reference.
     """
-    out, C = rows.copy(), len(rows)
-    l1, l2, linear, lo, hi = penalty.kernel_rows(rows.size).reshape(*rows.shape, 5)[-1].T
+    out = slimmed(penalty, rows)
+    l1, l2, _, lo, _ = penalty.kernel_rows(rows.size).reshape(*rows.shape, 5)[-1].T
     if np.isneginf(lo[-1]) and ((l1 > 0) | (l2 > 0)).any():
         out[:, -1] -= out[:, -1].mean()
-    alone = np.flatnonzero((l1 > 0) & (l2 == 0) & (linear == 0) & np.isneginf(lo) & np.isposinf(hi))
+    return out
+
+
+def slimmed(penalty: Table, rows: Matrix) -> Matrix:
+    """Return coefficients of equal loss, shape (C, p + 1), where a median of each column with L1 alone is exactly 0.
+
+    `penalty` is that of all coefficients, as `gauge` returns it; that of the result is not larger. Of two medians the
+    one that is nearer to 0 is taken, the lower one if both are as near. Other columns are left as they are.
+    """
+    out, C = rows.copy(), len(rows)
+    alone = _l1_alone(penalty, len(rows))
     medians = np.sort(out[:, alone], axis=0)[[(C - 1) // 2, C // 2]]
     nearer = np.abs(medians[1]) < np.abs(medians[0])
     out[:, alone] -= np.where(nearer, medians[1], medians[0])
     return out
+
+
+def balanced(penalty: Table, rows: Matrix) -> Flags:
+    """Return a mask of the coefficients, shape (C, p + 1), at 0 whose slope the others of their column determine.
+
+    The slopes of all classes in a column add up to 0. With L1 alone, and one more of the other classes above 0 than
+    below it, or the reverse, the slope of the class at 0 is exactly as large as L1 bears, wherever the others are at
+    rest: it meets the condition of an optimum without any room. `penalty` is that of all coefficients.
+    """
+    signs = np.sign(rows)
+    columns = (signs == 0).sum(axis=0) == 1
+    columns &= np.abs(signs.sum(axis=0)) == 1
+    columns &= np.isin(np.arange(rows.shape[1]), _l1_alone(penalty, len(rows)))
+    return np.asarray((signs == 0) & columns)
+
+
+def _l1_alone(penalty: Table, n_outputs: int) -> Indices:
+    """Return the numbers of the columns whose penalty is L1 alone, without bounds."""
+    l1, l2, linear, lo, hi = penalty.kernel_rows(len(penalty.l1)).reshape(n_outputs, -1, 5)[-1].T
+    return np.flatnonzero((l1 > 0) & (l2 == 0) & (linear == 0) & np.isneginf(lo) & np.isposinf(hi))

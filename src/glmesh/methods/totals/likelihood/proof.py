@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.methods.totals.bounds import PROVEN, self_concordance
+from glmesh.methods.totals.likelihood.outputs import balanced
 from glmesh.methods.totals.model import Factored, NewtonModel
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Vector
@@ -33,6 +34,7 @@ class Slack:
     columns: Indices  # (n,) coordinates on which it was measured
     room: Vector  # (r,) by how much the slopes of the others may change
     curvature: Vector  # (r,) their diagonal entries of the Hessian
+    reach: float = np.inf  # distance within which those signs stay that slopes of others depend on
 
     @staticmethod
     def of(penalty: ScaledPenalty, model: NewtonModel, noise: float) -> Slack:
@@ -58,12 +60,22 @@ class Slack:
         slopes = model.gradient[others] + penalty.table.linear[others]
         room = penalty.table.l1[others] - np.abs(slopes) - noise
         bent = np.diagonal(model.hessian)[~mask]
-        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, room, bent)
+        reach = np.inf
+        if penalty.n_outputs > 1 and len(others):
+            rows = model.point.reshape(penalty.n_outputs, -1)
+            sure = balanced(penalty.table, rows)
+            room = np.where(sure.ravel()[others], np.inf, room)
+            beside = np.broadcast_to(sure.any(axis=0), rows.shape).ravel()[columns]
+            with np.errstate(divide="ignore"):
+                reach = float((np.abs(model.point[columns]) / factored.deviations)[beside].min(initial=np.inf))
+        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, room, bent, reach)
 
     def holds(self, R: float, distance: float) -> bool:
         """Return whether the others stay at their kinks within a `distance` of the point, where R bounds the loss."""
         if not len(self.room):
             return True
+        if distance >= self.reach:
+            return False
         grown = float(np.expm1(R * distance)) / R if R > 0 else distance
         return bool((np.sqrt(self.curvature) * grown < self.room).all())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from glmesh.core.totals import Sums
@@ -11,10 +13,11 @@ from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.cone_sums import Question
 from glmesh.methods.totals.likelihood.contribution import POWER
 from glmesh.methods.totals.likelihood.facts import FittedModel, term_names
+from glmesh.methods.totals.likelihood.outputs import slimmed
 from glmesh.methods.totals.likelihood.proof import Slack, proven
 from glmesh.methods.totals.likelihood.separation import Separation
 from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
-from glmesh.methods.totals.model import NewtonModel, dependent, from_triangle, minimum
+from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from_triangle, minimum
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
@@ -277,7 +280,7 @@ class LikelihoodRound:
         """Compute the step from a model's point, and set what the next total (a sum over all nodes) asks for."""
         state = self.state
         bend = model.hessian if slack is not None or state.fisher is None else state.fisher
-        step = minimum(self.penalty, model, bend, 10.0 * state.noise)
+        step = self._slim(model, minimum(self.penalty, model, bend, 10.0 * state.noise))
         state.model, state.step = model, step
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value):
             self._idle()
@@ -296,6 +299,16 @@ class LikelihoodRound:
         least = self.penalty.least if np.isfinite(self.penalty.least) else self.penalty.value(there)
         cap = (model.value - least) * (1.0 + 1e-9) + 1e-300
         state.query = Query(model.point, step.change, model.columns, cap, trials, inverse, reach)
+
+    def _slim(self, model: NewtonModel, step: NewtonStep) -> NewtonStep:
+        """Return the step to a point of equal loss and no larger penalty, at which the Hessian is not flat.
+
+        It is another one where a row has several linear predictors, see `outputs`.
+        """
+        if (outputs := self.penalty.n_outputs) == 1:
+            return step
+        there = (model.point + step.change).reshape(outputs, -1)
+        return replace(step, change=slimmed(self.penalty.table, there).ravel() - model.point)
 
     def _inverse(self, slack: Slack) -> Matrix:
         """Return L^-1, shape (d, d), where L L^T is the Hessian of the objective; zero where it is not known."""
