@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from common import machine, write
 from tests.peers import free_ports
 
-from glmesh.federation.config import keys
-from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart, keys
 from glmesh.federation.config.site import Site
 from glmesh.federation.totals import Beginning, FederationInfo, Machine, Runner, WantedTotal
 from glmesh.federation.totals.masks import MaskKey

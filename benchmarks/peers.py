@@ -28,8 +28,7 @@ from tests.peers import free_ports
 
 from glmesh.core.messages import Mail, Outbox
 from glmesh.core.wire import Layout
-from glmesh.federation.config import keys
-from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart, keys
 from glmesh.federation.config.site import Site
 from glmesh.federation.wire.frames import Kind, longest_mail, pack_json
 from glmesh.federation.wire.inbox import Message

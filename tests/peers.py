@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.engine import checkpoint
-from glmesh.federation.config import keys
-from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart, keys
 from glmesh.federation.monitor.history import read_lines
 from glmesh.files import model_files
 from tests.cases import LIMIT

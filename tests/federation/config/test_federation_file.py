@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glmesh.errors import InvalidInput
-from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart, difference
+from glmesh.federation.config import Federation, NetworkPart, ProblemPart, difference
 from glmesh.federation.config.site import Site
 
 

@@ -8,11 +8,10 @@ from glmesh.federation.config.federation import (
     Federation,
     Member,
     NetworkPart,
-    ProblemPart,
-    check_folds,
     difference,
 )
 from glmesh.federation.config.keys import check_name, expiry, fingerprint
+from glmesh.federation.config.problem import ProblemPart, check_folds
 from glmesh.federation.config.site import Site
 
 __all__ = [

@@ -47,13 +47,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -61,23 +58,18 @@ import tomli_w
 
 from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
-from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
+from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.federation.config.keys import check_name
+from glmesh.federation.config.problem import ProblemPart, check_folds
+from glmesh.federation.config.tables import check_keys, read_toml, typed
 from glmesh.federation.totals.masks import LARGEST_VIEW
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
-from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.cross_validation import RULES
 from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
-from glmesh.problem import ProblemSpec
 from glmesh.types import Indices
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Part = TypeVar("Part", bound="DataclassInstance")
 GONE = ("wait", "without", "freeze", "reset")  # what becomes of a member that stays away
 # what a neighbour can learn from gossip, by split; docs/peers.md has the figures
 _LEARNED = {
@@ -93,56 +85,6 @@ _MASKED = (
 )
 _REVEALED = "reveal = true: two sites make totals, so each learns what the other contributes (docs/peers.md)."
 LINKS = "links"  # name of the topology that is listed link by link
-
-
-@dataclass(frozen=True)
-class ProblemPart:
-    """Table [problem] of a federation file: the objective, the gap to be proven and the limit of rounds."""
-
-    loss: str = "squared"  # name of a loss, as for `Problem.glm`
-    penalty: str = "l2"  # or "l1", or "elasticnet"
-    alpha: float = 1.0  # strength of the penalty
-    l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
-    split: str = "samples"  # or "features": what a site holds
-    fit_intercept: bool = False  # unpenalised
-    method: str = ""  # "totals" or "gossip"; empty: "totals" split by samples, "gossip" split by features
-    rare: str = "refuse"  # what a two-valued column with few rows of one value does to totals; "drop": without it
-    cv: int = 0  # folds inside each site that choose alpha; 0: alpha is that of the file
-    choose: str = "minimum"  # or "one_standard_error": which weight the folds choose
-    alphas: list[float] = field(default_factory=list)  # weights that the folds try; empty: they are computed
-    aligned: bool = False  # split by features: rows without names stand in the same order at all sites
-    tol: float = 1e-6  # relative gap to be proven
-    max_rounds: int = 100_000  # [rounds] after which a node gives up
-
-    def model(self) -> ProblemSpec:
-        """Return loss, penalty and split as a ProblemSpec; raise an error if sites cannot train it."""
-        ratio = self.l1_ratio if self.penalty == "elasticnet" else None
-        spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
-        if self.by_totals:
-            self._require_totals(spec)
-            return spec
-        if self.fit_intercept and self.split == "samples":
-            raise UnsuitablePair(
-                "an unpenalised intercept needs method='totals' or split='features' between peers; with gossip, sites "
-                "that hold rows can add a column of ones to all files instead, which is penalised"
-            )
-        spec.require_form()
-        return spec
-
-    @property
-    def by_totals(self) -> bool:
-        """Return whether sites train from totals, masked sums over all sites; False: they gossip with neighbours."""
-        return self.method == "totals" or (self.method == "" and self.split == "samples")
-
-    def _require_totals(self, spec: ProblemSpec) -> None:
-        """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""
-        if self.split != "samples":
-            raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
-        if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
-            raise UnsuitablePair(
-                f"there is no method on totals for the {self.loss} loss with penalty {self.penalty!r} and alpha "
-                f"{self.alpha:g}; a loss with kinks needs an L1 or L2 penalty with alpha > 0"
-            )
 
 
 @dataclass(frozen=True)
@@ -410,32 +352,6 @@ class Federation:
         return Cola(gossip="flows")
 
 
-def check_folds(part: ProblemPart) -> None:
-    """Raise InvalidInput if cv, choose or alphas in [problem], by which folds choose alpha, are not allowed.
-
-    It is raised for values that would have no effect, too.
-    """
-    _check_fold_values(part)
-    if not part.cv and (part.alphas or part.choose != "minimum"):
-        raise InvalidInput("alphas and choose are for folds that choose alpha; write cv = 5 into [problem] too")
-    if part.cv and not part.by_totals:
-        raise InvalidInput("cv needs totals, so sites that hold rows; with gossip write cv = 0 and an alpha")
-    if part.cv and part.alpha != 1.0:
-        raise InvalidInput(f"cv chooses alpha, which must be 1 in the file then, got {part.alpha:g}; or write cv = 0")
-
-
-def _check_fold_values(part: ProblemPart) -> None:
-    """Raise InvalidInput if cv, choose or alphas in [problem] have a value that is never allowed."""
-    weights = [one for one in part.alphas if type(one) in (int, float)]
-    if part.cv < 0 or part.cv == 1 or part.choose not in RULES or len(weights) < len(part.alphas):
-        raise InvalidInput(
-            f"cv must be 0 or folds >= 2, choose one of {', '.join(map(repr, RULES))} and alphas numbers, got "
-            f"{part.cv}, {part.choose!r} and {part.alphas}"
-        )
-    if not all(0 < one < float("inf") for one in weights):
-        raise InvalidInput(f"alphas must be positive numbers, got {part.alphas}")
-
-
 def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:
     """Return a text with the first key in which two dicts of `Federation.entries` differ, and its two values.
 
@@ -446,54 +362,3 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | N
         if mine != other:
             return f"{str(key)[:80]} is {mine!r:.200} here and {other!r:.200} there"
     return None
-
-
-def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
-    """Return the tables of a TOML file as a dict; raise UnreadableFile if it cannot be read.
-
-    `what` is the kind of file that was expected, such as "federation", for the message.
-    """
-    path = Path(path)
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UnreadableFile(f"{path}: no such file; expected a {what} file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnreadableFile(f"{path}: is no TOML ({error}); expected a {what} file") from None
-
-
-def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """Raise InvalidInput if a table of a file has a key that is not in `known`.
-
-    `tree` is the table as a dict; `where` names it in the message.
-    """
-    for key in tree:
-        if key not in known:
-            other = {"federation": "a node file, as `glmesh node` takes it", "problem": "a federation file"}.get(key)
-            looks = f" (this looks like {other})" if other else ""
-            raise InvalidInput(f"{where}: unknown key {key!r}{looks}; known are {', '.join(known)}")
-
-
-def typed(kind: type[Part], tree: object, where: str) -> Part:
-    """Return an instance of the dataclass `kind` made from the dict `tree`, whose keys and types must fit the fields.
-
-    An int does for a float. InvalidInput is raised for any other dict; `where` names the dict in its message.
-    """
-    if not isinstance(tree, Mapping):
-        raise InvalidInput(f"{where}: expected a table")
-    check_keys(tree, tuple(one.name for one in fields(kind)), where)
-    names = {"str": str, "float": float, "int": int, "bool": bool, "list[list[str]]": list, "list[float]": list}
-    values = {}
-    for one in fields(kind):
-        if one.name not in tree:
-            continue
-        value, wanted = tree[one.name], names[str(one.type).removesuffix(" | None")]
-        if wanted is float and type(value) is int:
-            value = float(value)
-        if type(value) is not wanted:
-            raise InvalidInput(f"{where}: {one.name} must be a {wanted.__name__}, got {value!r}")
-        values[one.name] = value
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise InvalidInput(f"{where}: {str(error).split('__init__() ')[-1]}") from None

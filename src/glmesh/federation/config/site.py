@@ -35,8 +35,9 @@ from os import PathLike
 from pathlib import Path
 
 from glmesh.errors import InvalidInput
-from glmesh.federation.config.federation import Federation, read_toml, typed
+from glmesh.federation.config.federation import Federation
 from glmesh.federation.config.keys import Identity, fingerprint
+from glmesh.federation.config.tables import read_toml, typed
 
 
 @dataclass(frozen=True)
