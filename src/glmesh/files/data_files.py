@@ -93,6 +93,7 @@ def read_table(
     n_features: int | None = None,
     has_target: bool = True,
     index_base: IndexBase = "auto",
+    texts: tuple[str, ...] = (),
 ) -> DataTable:
     """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
 
@@ -120,6 +121,8 @@ def read_table(
         features, and y is None, unless `target` is given and there.
     index_base : {"auto", 0, 1}, default "auto"
         First index of an svmlight file. "auto": 1, or 0 if the file uses a 0; sites that share features must agree.
+    texts : tuple of str
+        Names of features whose cells are kept as they are written, for formulas; names that the file lacks are ignored.
 
     Returns
     -------
@@ -153,7 +156,7 @@ def read_table(
     >>> table.labels
     ('no', 'yes')
     """
-    path, roles = Path(path), Roles(target, ids, weight, has_target)
+    path, roles = Path(path), Roles(target, ids, weight, has_target, texts)
     kind = kind_of(path)
     if kind in tables.ENDINGS:
         table = tables.read(path, kind == ".tsv", header, encoding, missing, roles)
