@@ -13,7 +13,8 @@ from glmesh.contract.table import DataTable
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.types import Tree, Vector
 
-KINDS = ("number", "boolean")  # of a feature: any finite number; 0 and 1 (also false and true)
+# of a feature: any finite number; 0 and 1 (also false and true); a text, of which a formula makes columns
+KINDS = ("number", "boolean", "category")
 # cells that stand for a missing value: those of pandas, R and Excel
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA", "-nan", "-NaN", ".")
 

@@ -35,6 +35,11 @@ class _Beside:
 class FormulaMixin(BaseEstimator):  # type: ignore[misc]
     """What every estimator has for formulas: `from_formula`, and predictions from the columns that a formula names."""
 
+    design_: Design  # of the last fit, if that was by a formula; so are the others
+    rows_: int
+    rows_left_out_: int
+    _labels_of_response: tuple[str, ...]
+
     @classmethod
     def from_formula(
         cls,

@@ -22,6 +22,7 @@ class Chosen:
     ids: int | None
     weight: int | None
     texts: frozenset[int] = frozenset()  # features whose cells are needed as they are written
+    gaps: bool = False  # whether a weight may be missing
 
     @property
     def kept(self) -> frozenset[int]:
@@ -45,6 +46,7 @@ class Roles:
     weight: str | None = None  # of the sample weights; None: there are none
     has_target: bool = True  # False: y may be missing from the file, and is not looked for unless `target` names it
     texts: tuple[str, ...] = ()  # names of features whose cells are needed as they are written; ignored if not there
+    gaps: bool = False  # whether a weight may be missing, because its row will be left out
 
     @property
     def need_names(self) -> bool:
@@ -66,7 +68,7 @@ class Roles:
                 raise InvalidInput(f"{path}: target={self.target!r} and {what}={name!r} are one column, expected two")
         wanted = set(self.texts)
         texts = frozenset(k for k, name in enumerate(names or ()) if name in wanted)
-        return Chosen(target, ids, weight, texts - {target, ids, weight})
+        return Chosen(target, ids, weight, texts - {target, ids, weight}, self.gaps)
 
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of the target; None if the file has none and `has_target` is False.
@@ -209,7 +211,7 @@ class FileColumns:
         """Return the sample weights in column k, shape (m,); raise InvalidData if one is missing or text."""
         column = self.columns[k]
         values, wrong = column.values, np.isnan(column.values)
-        if wrong.any():
+        if wrong.any() and not (self.chosen.gaps and column.text is None):
             row = int(np.argmax(wrong)) if column.text is None else column.text[0]
             name = f" ({self.names[k]})" if self.names is not None else ""
             raise InvalidData(

@@ -94,6 +94,7 @@ def read_table(
     has_target: bool = True,
     index_base: IndexBase = "auto",
     texts: tuple[str, ...] = (),
+    gaps: bool = False,
 ) -> DataTable:
     """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
 
@@ -123,6 +124,8 @@ def read_table(
         First index of an svmlight file. "auto": 1, or 0 if the file uses a 0; sites that share features must agree.
     texts : tuple of str
         Names of features whose cells are kept as they are written, for formulas; names that the file lacks are ignored.
+    gaps : bool, default False
+        True: a missing weight is NaN, since the caller leaves such rows out; False: it is refused.
 
     Returns
     -------
@@ -156,7 +159,7 @@ def read_table(
     >>> table.labels
     ('no', 'yes')
     """
-    path, roles = Path(path), Roles(target, ids, weight, has_target, texts)
+    path, roles = Path(path), Roles(target, ids, weight, has_target, texts, gaps)
     kind = kind_of(path)
     if kind in tables.ENDINGS:
         table = tables.read(path, kind == ".tsv", header, encoding, missing, roles)
