@@ -39,7 +39,11 @@ def run(options: Namespace) -> int:
     """Print a model file as a table; return the exit code."""
     model = model_files.load(options.model)
     if model.facts is not None:
-        print(Inference(model.facts, rows=model.rows).summary(options.level, vcov=options.errors, exponentiate=options.exp))
+        print(
+            Inference(model.facts, rows=model.rows).summary(
+                options.level, vcov=options.errors, exponentiate=options.exp
+            )
+        )
         return REACHED
     if options.exp or options.errors != "model":
         raise InvalidInput(f"{options.model}: its coefficients {_WHY}")

@@ -98,7 +98,9 @@ def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> N
     if not is_table(path):
         raise InvalidInput(f"{path}: --formula needs a table, whose columns have names: .csv, .tsv, .parquet, .feather")
     if options.target is not None and options.target != formula.target:
-        raise InvalidInput(f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out")
+        raise InvalidInput(
+            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
+        )
     if formula.survival or len(formula.targets) > 1:
         raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")
     if options.intercept and not formula.has_intercept:
@@ -124,7 +126,9 @@ def _by_formula(
     elif not classifies:
         made = _two_texts(made, options)
     text = made.y is not table.y and formula.target
-    response = [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
+    response = (
+        [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
+    )
     found = _of_table(options, processes, made, classifies=classifies)
     numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
     about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
@@ -145,7 +149,9 @@ def _two_texts(table: DataTable, options: Namespace) -> DataTable:
         return table
     labels = table.labels
     if len(labels) != 2:
-        raise InvalidData(f"{table.where}: the target {table.target!r} has {len(labels)} labels; --family binomial takes two")
+        raise InvalidData(
+            f"{table.where}: the target {table.target!r} has {len(labels)} labels; --family binomial takes two"
+        )
     return replace(table, y=(table.y == labels[1]).astype(np.float64))
 
 

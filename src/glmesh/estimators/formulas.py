@@ -95,7 +95,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         made = Formula.parse(formula)
         estimator = cls(**parameters)
         if "fit_intercept" in parameters and bool(parameters["fit_intercept"]) != made.has_intercept:
-            raise InvalidInput("the formula says whether there is an intercept: '+ 1' (by itself) or '- 1'; leave fit_intercept out")
+            raise InvalidInput(
+                "the formula says whether there is an intercept: '+ 1' (by itself) or '- 1'; leave fit_intercept out"
+            )
         if "fit_intercept" in cls._get_param_names():
             estimator.set_params(fit_intercept=made.has_intercept)
         beside = _Beside(sample_weight, offset, strata)
@@ -149,10 +151,19 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
                 f"the response {formula.target!r} holds text with {len(texts)} levels; a regression takes numbers, or "
                 "with family='binomial' two levels; take GLMClassifier for labels"
             )
-        return [np.array([float(one == texts[1]) for one in frame.values(formula.target)]) for frame in frames], tuple(texts)
+        return [np.array([float(one == texts[1]) for one in frame.values(formula.target)]) for frame in frames], tuple(
+            texts
+        )
 
     def _fit_frames(
-        self, formula: Formula, design: Design, frames: Sequence[Frame], y: Sequence[Any], beside: _Beside, *, apart: bool
+        self,
+        formula: Formula,
+        design: Design,
+        frames: Sequence[Frame],
+        y: Sequence[Any],
+        beside: _Beside,
+        *,
+        apart: bool,
     ) -> None:
         """Fit this estimator to the design columns of the frames; `apart`: each is the data of a node."""
         import pandas as pd
@@ -191,7 +202,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
     def _forget_design(self) -> None:
         """Remove what an earlier fit by a formula left behind."""
         for name in ("design_", "rows_", "rows_left_out_", "_labels_of_response"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
 
 def _tables(data: Any) -> tuple[list[Any], list[str | float | None]]:
@@ -207,7 +218,9 @@ def _tables(data: Any) -> tuple[list[Any], list[str | float | None]]:
     )
 
 
-def _frames(tables: Sequence[Any], sites: Sequence[str | float | None], formula: Formula, beside: _Beside) -> list[Frame]:
+def _frames(
+    tables: Sequence[Any], sites: Sequence[str | float | None], formula: Formula, beside: _Beside
+) -> list[Frame]:
     """Return the frames of data frames with the columns that a fit needs; raise Mismatch if one lacks a column."""
     names = (*formula.variables, *formula.targets, *beside.names)
     single = len(tables) == 1 and sites[0] is None
@@ -216,7 +229,9 @@ def _frames(tables: Sequence[Any], sites: Sequence[str | float | None], formula:
         named = site if isinstance(site, str) else f"part {k}"
         frame = Frame.of_data_frame(table, dict.fromkeys(names), "the table" if single else named, site)
         if SITE in formula.variables and single and SITE not in frame.columns:
-            raise InvalidInput("`site` stands for the node that a row is at; give data as a list or dict of data frames")
+            raise InvalidInput(
+                "`site` stands for the node that a row is at; give data as a list or dict of data frames"
+            )
         frame.require(names)
         out.append(frame)
     return out

@@ -406,7 +406,13 @@ def _origin(meta: Tree, p: int) -> Tree:
     if width and width != p:
         raise ValueError(f"{width} names for {p} coefficients")
     names = {key: tuple(str(name) for name in meta[key]) for key in ("sites", "without")}
-    return {"contract": contract, "design": design, "federation": str(meta["federation"]), "digest": str(meta["digest"]), **names}
+    return {
+        "contract": contract,
+        "design": design,
+        "federation": str(meta["federation"]),
+        "digest": str(meta["digest"]),
+        **names,
+    }
 
 
 def _label(label: str | float) -> float | str:

@@ -47,6 +47,11 @@ class Variable:
                 f"{listed([plain(one) for one in self.levels])}"
             )
 
+    @staticmethod
+    def of(tree: Mapping[str, Any]) -> Variable:
+        """Return the variable that a dict of plain data describes; TypeError is raised for keys that it has not."""
+        return Variable(**{key: tuple(value) if isinstance(value, list) else value for key, value in tree.items()})
+
     def level(self, value: str | float | None) -> str | float | None:
         """Return the level that a value of a table stands for; None if it is missing or unknown."""
         if isinstance(value, float) and any(isinstance(one, str) for one in self.levels):
@@ -89,10 +94,7 @@ class Design:
         InvalidInput says what is wrong with any other dict; its message begins with `where`.
         """
         try:
-            variables = tuple(
-                Variable(**{key: tuple(v) if isinstance(v, list) else v for key, v in one.items()})
-                for one in tree["variables"]
-            )
+            variables = tuple(Variable.of(one) for one in tree["variables"])
             terms = tuple(tuple(str(factor) for factor in term) for term in tree["terms"])
             made = Design(str(tree["formula"]), str(tree["response"]), terms, variables)
             wanted = [str(one) for one in tree["columns"]]
@@ -192,7 +194,7 @@ class Design:
                 code = block.factor.code
                 if block.contrasts is None:
                     if code not in computed:
-                        computed[code] = self._numbers(block.factor, frame)
+                        computed[code] = block.factor.columns(frame)
                     values = computed[code]
                 else:
                     if code not in codes:
@@ -316,20 +318,6 @@ class Design:
 
     # --- values
 
-    def _numbers(self, factor: Factor, frame: Frame) -> Matrix:
-        """Return the columns of a number, shape (m, 1), or of a spline, shape (m, columns)."""
-        values = factor.numbers(frame)
-        if factor.spline is None:
-            return values[:, None]
-        wrong = ~factor.spline.holds(values)
-        if wrong.any():
-            raise Mismatch(
-                f"{frame.where}: {factor.code} is defined from {factor.spline.low:g} to {factor.spline.high:g} only, "
-                "and a row is outside; give wider bounds, or write cr, which goes on as a line",
-                private=f"{frame.place(int(np.argmax(wrong)))} has {values[np.argmax(wrong)]:g}",
-            )
-        return factor.spline.basis(values)
-
     def _codes(self, factor: Factor, frame: Frame) -> Indices:
         """Return the number of each row's level among the levels of a category, shape (m,)."""
         levels = {plain(one): k for k, one in enumerate(self._levels(factor))}
@@ -358,4 +346,3 @@ class Design:
 def _spoken(levels: Sequence[str | float]) -> str:
     """Return levels joined by commas, the first of them where there are many."""
     return listed([plain(one) for one in levels])
-

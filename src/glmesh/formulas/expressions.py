@@ -15,7 +15,7 @@ import numpy as np
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.formulas.frames import Frame, plain
 from glmesh.formulas.splines import Spline
-from glmesh.types import Vector
+from glmesh.types import Matrix, Vector
 from glmesh.validation import LARGEST
 
 LONGEST = 4000  # [characters] of a formula or a factor
@@ -111,6 +111,20 @@ class Factor:
                 private=f"the first is {frame.place(row)}, {held}",
             )
         return values
+
+    def columns(self, frame: Frame) -> Matrix:
+        """Return the columns of a number, shape (m, 1), or of a spline; raise Mismatch for a value outside its ends."""
+        values = self.numbers(frame)
+        if self.spline is None:
+            return values[:, None]
+        wrong = ~self.spline.holds(values)
+        if wrong.any():
+            raise Mismatch(
+                f"{frame.where}: {self.code} is defined from {self.spline.low:g} to {self.spline.high:g} only, "
+                "and a row is outside; give wider bounds, or write cr, which goes on as a line",
+                private=f"{frame.place(int(np.argmax(wrong)))} has {values[np.argmax(wrong)]:g}",
+            )
+        return self.spline.basis(values)
 
     def values(self, frame: Frame) -> list[str | float | None]:
         """Return the level of each row of a category: texts or numbers, None where it is missing."""
@@ -234,7 +248,9 @@ def _contrast(node: ast.expr | None, code: str) -> Contrast:
     if name in ("Sum", "contr.sum") and (call is None or not (call.args or call.keywords)):
         return Contrast("sum")
     if name not in ("Treatment", "contr.treatment"):
-        raise InvalidInput(f"the formula has {code!r}: contrasts are Treatment, Treatment('level') and Sum, got {name!r}")
+        raise InvalidInput(
+            f"the formula has {code!r}: contrasts are Treatment, Treatment('level') and Sum, got {name!r}"
+        )
     if call is None:
         return Contrast()
     label = "reference" if name == "Treatment" else "base"

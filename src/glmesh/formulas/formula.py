@@ -97,9 +97,7 @@ class Formula:
     @property
     def categories(self) -> tuple[str, ...]:
         """Return the names of the columns in C(...), which are categories whatever they hold."""
-        return tuple(
-            dict.fromkeys(one.variables[0] for one in self.factors.values() if one.code.startswith("C("))
-        )
+        return tuple(dict.fromkeys(one.variables[0] for one in self.factors.values() if one.code.startswith("C(")))
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,10 +37,13 @@ class Frame:
     site: str | float | None = None  # what `SITE` is in all rows, unless a column has that name; None: not known
 
     @staticmethod
-    def of_table(table: DataTable, site: str | None = None) -> Frame:
-        """Return the frame of a table that was read with the texts of its columns, of the member `site`, if any."""
+    def of_table(table: DataTable, site: str | None = None, categories: Collection[str] = ()) -> Frame:
+        """Return the frame of a table that was read with the texts of its columns, of the member `site`, if any.
+
+        Columns named in `categories` hold texts, whatever their cells look like.
+        """
         columns: dict[str, Vector | Texts] = {}
-        texts = set(table.texts)
+        texts = {*table.texts, *categories}
         for k, name in enumerate(table.names or ()):
             if name in texts:
                 cells = table.cells.get(name)
@@ -65,7 +68,9 @@ class Frame:
         Raise InvalidData for dates and for anything that is no data frame.
         """
         if not hasattr(data, "columns") or not hasattr(data, "to_numpy"):
-            raise InvalidData(f"{where} is {type(data).__name__}; a formula needs a data frame, whose columns have names")
+            raise InvalidData(
+                f"{where} is {type(data).__name__}; a formula needs a data frame, whose columns have names"
+            )
         columns: dict[str, Vector | Texts] = {}
         orders: dict[str, tuple[str | float, ...]] = {}
         held = list(data.columns)
@@ -132,7 +137,10 @@ class Frame:
         for name in names:
             column = self.columns.get(name)
             if column is not None:
-                whole &= ~(np.equal(column, None) if column.dtype.kind == "O" else np.isnan(column)).astype(np.bool_)
+                if column.dtype.kind == "O":
+                    whole &= np.array([one is not None for one in column], dtype=np.bool_)
+                else:
+                    whole &= ~np.isnan(np.asarray(column, dtype=np.float64))
         return whole
 
     def take(self, rows: Flags) -> Frame:

@@ -32,7 +32,9 @@ class Levels:
             _refuse_mixed(frame, name)
         found = texts | set(formula.categories)
         counts = {
-            name: Counter(one for one in frame.values(name) if one is not None) for name in formula.variables if name in found
+            name: Counter(one for one in frame.values(name) if one is not None)
+            for name in formula.variables
+            if name in found
         }
         return Levels(found, texts, counts)
 

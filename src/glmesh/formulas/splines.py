@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.interpolate import BSpline, CubicSpline
@@ -29,7 +30,7 @@ class Spline:
     def __post_init__(self) -> None:
         """Raise InvalidInput for knots that are not ascending between the ends, or another degree than 0 to 20."""
         inside = (self.low, *self.knots, self.high)
-        if not all(np.isfinite(inside)) or not all(a < b for a, b in zip(inside[:-1], inside[1:], strict=True)):
+        if not all(np.isfinite(inside)) or not all(a < b for a, b in pairwise(inside)):
             raise InvalidInput(
                 f"{self.kind}: knots must ascend between lower_bound and upper_bound, got {list(self.knots)} between "
                 f"{self.low:g} and {self.high:g}"

@@ -37,7 +37,9 @@ def without_gaps(table: DataTable, names: tuple[str, ...] | None = None) -> Data
     if names is None:
         whole = whole_rows(table, frame, ())
         if isinstance(table.X, np.ndarray):
-            whole &= ~np.isnan(table.X[:, [k for k, one in enumerate(table.columns) if one not in table.texts]]).any(axis=1)
+            whole &= ~np.isnan(table.X[:, [k for k, one in enumerate(table.columns) if one not in table.texts]]).any(
+                axis=1
+            )
     else:
         whole = whole_rows(table, frame, names)
     if not whole.any():

@@ -11,12 +11,14 @@ import numpy as np
 
 from glmesh.core import Certificate, Violation
 from glmesh.core.totals import Largest, Sums, Total, Whole, summation
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
+from glmesh.federation.node.levels import Agreement, SiteFrame
 from glmesh.federation.node.rules import RuleBook, check_folds, level_counts, rare_columns
 from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
+from glmesh.formulas import Design
 from glmesh.methods import CrossValidation, Rows
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.cross_validation import Curve, rows_of_folds
@@ -43,6 +45,9 @@ class Answer:
     failure: str  # a sentence if there is no optimum; empty otherwise
     dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
     curve: Curve | None = None  # what the folds have found, with the weight that was chosen; None: there are no folds
+    design: Design | None = None  # of the formula, with the levels of all sites; None: there is none
+    said: tuple[str, ...] = ()  # sentences for people on rare levels
+    left_out: tuple[int, int] | None = None  # rows of all sites, and those left out for missing values; None: not told
 
     @property
     def certificate(self) -> Certificate:
@@ -61,6 +66,9 @@ class Answer:
             "failure": self.failure,
             "dropped": self.dropped,
         }
+        head |= {"said": self.said, "left_out": self.left_out}
+        if self.design is not None:
+            head["design"] = self.design.to_dict()
         found = np.zeros(0)
         if self.curve is not None:
             head |= {"losses": self.curve.losses.shape, "chosen": self.curve.chosen}
@@ -90,6 +98,9 @@ class Answer:
                 failure=str(tree["failure"]),
                 dropped=tuple(int(one) for one in tree["dropped"]),
                 curve=curve,
+                design=Design.of(tree["design"]) if "design" in tree else None,
+                said=tuple(str(one) for one in tree["said"]),
+                left_out=None if tree["left_out"] is None else (int(tree["left_out"][0]), int(tree["left_out"][1])),
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise Violation(f"a model of other sites that cannot be read ({error})") from None
@@ -113,6 +124,9 @@ class SiteProgram:
     rare: str  # "refuse" or "drop"
     seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
     n_folds: int = 0  # that choose alpha; 0: there are none
+    table: SiteFrame | None = None  # of which a formula makes the columns, once levels are agreed; None: no formula
+    method_for: Callable[[int], OnTotals] | None = None  # number of columns -> method; None: always `method`
+    left_out: int | None = None  # rows of this site without a value, which are not in `block`; None: not told
 
     def __call__(self, beginning: Beginning) -> Steps:
         """Return the generator of one fit: it yields requests for totals, is sent sums, returns an Answer's bytes."""
@@ -145,6 +159,9 @@ class _Fit:
         self._block, self._state = program.block, None
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
+        self._method, self._names, self._p = program.method, program.names, program.block.p
+        self._agreed: Agreement | None = None
+        self._left_out: tuple[int, int] | None = None
 
     def run(self) -> Steps:
         """Yield the requests of a fit: common scales first, then rounds until the gap is proven.
@@ -153,8 +170,10 @@ class _Fit:
         """
         program, beginning = self._program, self._beginning
         program.rules.check_data(self._block, changed=bool(beginning.start))
+        if program.table is not None:
+            yield from self._design(program.table)
         exponents = yield from self._survey()
-        method, block = program.method, self._block
+        method, block = self._method, self._block
         self._scale = scales(exponents)
         w: Vector | None = None
         intercept = 0.0
@@ -170,8 +189,8 @@ class _Fit:
             proof = Certificate(rounds, state.gap, state.objective - state.gap, state.objective)
             certified = bool(np.isfinite(state.gap) and proof.relative <= program.tol)
             program.seen(state.objective, proof.relative)
-        coef = np.zeros(program.block.p)
-        coef[[k for k in range(program.block.p) if k not in self._dropped]] = state.w
+        coef = np.zeros(self._p)
+        coef[[k for k in range(self._p) if k not in self._dropped]] = state.w
         return Answer(
             coef=coef,
             intercept=float(state.intercept),
@@ -183,7 +202,32 @@ class _Fit:
             failure="" if certified else getattr(state, "failure", ""),
             dropped=tuple(self._dropped),
             curve=getattr(state, "curve", None),
+            design=None if self._agreed is None else self._agreed.design,
+            said=() if self._agreed is None else self._agreed.said,
+            left_out=self._left_out,
         ).to_bytes()
+
+    def _design(self, table: SiteFrame) -> Steps:
+        """Agree on the levels of the formula's categories, and take its columns in place of the table's.
+
+        It is a generator: it yields requests. Refusal is raised for rare levels, and if the site's own rules forbid
+        that it contributes with these columns.
+        """
+        program, block = self._program, self._block
+        self._agreed = agreed = yield from table.agree(
+            self._beginning.members, lambda head, content: self._ask(head, b"", content, 0)
+        )
+        try:
+            X = agreed.design.matrix(agreed.frame)
+        except Mismatch as error:
+            raise Refusal(str(error), public=f"refused by {table.me}") from None
+        y, weight = block.y[0][agreed.kept], block.weight[0][agreed.kept]
+        self._block = replace(block, X=[X], y=[y], weight=[weight], _norms=None)
+        self._names, self._p = agreed.design.names, X.shape[1]
+        self._scale = np.ones(self._p + 1)
+        if program.method_for is not None:
+            self._method = program.method_for(self._p)
+        program.rules.check_data(self._block, changed=bool(self._beginning.start))
 
     def _survey(self) -> Steps:
         """Ask for the largest exponents of the columns, and for counts of rows, values and folds; drop rare columns.
@@ -196,7 +240,8 @@ class _Fit:
         exponents = column_exponents(block)[0]
         n_rows = len(block.y[0])
         held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
-        counts = np.concatenate([[float(n_rows)], held_out, level_counts(block.X[0])])
+        gaps = [] if program.left_out is None else [float(program.left_out)]
+        counts = np.concatenate([[float(n_rows)], held_out, gaps, level_counts(block.X[0])])
         marks = edges_below(exponents)
         total = yield from self._ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
@@ -205,9 +250,14 @@ class _Fit:
         program.rules.check_all(block.p + block.fit_intercept, sums[0])
         if held_out:
             check_folds(block.p + block.fit_intercept, sums[1 : 1 + len(held_out)], len(self._beginning.members))
-        self._dropped = rare_columns(sums[1 + len(held_out) :], sums[0])
+        if gaps:
+            n, lacking = sums[0], int(sums[1 + len(held_out)])
+            if self._agreed is not None and self._agreed.n is not None:
+                n = self._agreed.n
+            self._left_out = int(n) + lacking, lacking
+        self._dropped = rare_columns(sums[1 + len(held_out) + len(gaps) :], sums[0])
         if self._dropped and program.rare == "refuse":
-            names = ", ".join(program.names[k] for k in self._dropped)
+            names = ", ".join(self._names[k] for k in self._dropped)
             why = f"few rows of all sites have one of the two values of {names}"
             raise Refusal(f"{why}; leave the columns out, or write rare = 'drop' into [problem]", public=why)
         if self._dropped:

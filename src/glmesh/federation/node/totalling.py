@@ -6,14 +6,17 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
 
-from glmesh.contract import Fitted
+from glmesh.contract import Contract, Fitted
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
+from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.node.checkpoint import contract_of
+from glmesh.federation.node.levels import SiteFrame
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.program import Answer, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, largest_leverage
@@ -25,6 +28,10 @@ from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
+from glmesh.formatting import rows_text
+from glmesh.formulas import Design, Frame
+from glmesh.formulas.design import CATEGORY
+from glmesh.formulas.tables import raw_contract
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import Rows
 from glmesh.methods.totals.dealing import rows_of_part
@@ -65,19 +72,30 @@ class FitFigures(ReleaseFigures):
     done: list[str]
     chosen: str
     revealed: str
+    rows: str
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """A site's own rows, as the meeting has left them."""
+
+    data: NodeData
+    summary: DataSummary  # what the problem needs of all members' data
+    fitted: Fitted  # the table in the order of the contract
+    contract: Contract  # of all sites
+    left_out: int | None = None  # rows that lack a value and are not in `data`; None: such are refused
 
 
 class Totalling:
     """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
 
-    def __init__(
-        self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
-    ) -> None:
+    def __init__(self, neighbourhood: Neighbourhood, federation: Federation, own: OwnRows) -> None:
         warm_up_totals()  # so that no sign of life waits for a compilation
-        self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
+        self._neighbourhood, self._federation, self._own = neighbourhood, federation, own
+        self._fitted, self._summary = own.fitted, own.summary
         site = neighbourhood.site
         self._site = site
-        self._block = _rows(federation, site, data, summary)
+        self._block = _rows(federation, site, own.data, own.summary)
         self.info = _federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
@@ -86,9 +104,13 @@ class Totalling:
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
-        self._leverage = largest_leverage(self._block)
+        self._shown = self._block
+        if federation.problem.formula and (X := self._site_frame().alone()) is not None:
+            self._shown = replace(self._block, X=[X], _norms=None)
+        self._leverage = largest_leverage(self._shown)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words
+        self._said: list[str] = []  # sentences on rows that were left out, and on rare levels
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
@@ -102,7 +124,7 @@ class Totalling:
         block = _rows(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
         _rules(federation, site, block, kept.changed).check_data(block, changed=False)
-        return _released(block, kept.released, largest_leverage(block))
+        return _released(block, kept.released, None if federation.problem.formula else largest_leverage(block))
 
     @property
     def figures(self) -> FitFigures:
@@ -123,7 +145,8 @@ class Totalling:
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
             "chosen": self._chosen,
             "revealed": self._federation.revealed,
-            **_released(self._block, self._kept.released, self._leverage),
+            "rows": "; ".join(self._said),
+            **_released(self._shown, self._kept.released, self._leverage),
         }
 
     def run(
@@ -173,8 +196,27 @@ class Totalling:
             self._progress = objective, gap
             seen(objective, gap)
 
-        n_sites = len(self.info.names)
-        return SiteProgram(method, block, n_sites, part.tol, max_rounds, self._rules, names, part.rare, told, part.cv)
+        return SiteProgram(
+            *(method, block, len(self.info.names), part.tol, max_rounds, self._rules, names, part.rare, told, part.cv),
+            table=self._site_frame() if part.formula else None,
+            method_for=lambda p: site_method(part, p),
+            left_out=self._own.left_out,
+        )
+
+    def _site_frame(self) -> SiteFrame:
+        """Return this site's rows as the federation's formula sees them."""
+        part, contract, me = self._federation.problem, self._own.contract, self._site.file.name
+        categories = [one.name for one in contract.columns if one.kind == CATEGORY]
+        return SiteFrame(
+            formula=formula_of(part.formula),
+            frame=Frame.of_table(self._fitted.table, me, categories),
+            columns={one.name: one for one in contract.columns},
+            sites=self.info.names,
+            me=me,
+            rare_levels=part.rare_levels,
+            key=self._site.federation.digest,
+            reveal_sites=part.reveal_sites,
+        )
 
     # messages
 
@@ -271,7 +313,8 @@ class Totalling:
             raise InvalidInput(f"another process of {names[self.info.me]} has been started since; this one ends")
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
-            raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
+            public = self._runner.refusal.public
+            raise Mismatch(public, private=str(self._runner.refusal).removeprefix(public).lstrip("; "))
         if self._ends_all(refusals):
             self.machine.refuse(_PASSED_ON)  # tells the neighbours that this node knows
             self._pass_on()
@@ -344,6 +387,8 @@ class Totalling:
         self._progress = answer.objective, answer.certificate.relative
         if answer.curve is not None:
             self._chosen = answer.curve.text(self._federation.problem.choose)
+        rows = [] if answer.left_out is None else [f"rows of all sites: {rows_text(*answer.left_out)}"]
+        self._said = [*rows, *answer.said]
         outcome = TrainingOutcome.CERTIFIED
         if not answer.certified:
             outcome = TrainingOutcome.NO_OPTIMUM if answer.failure else TrainingOutcome.OUT_OF_ROUNDS
@@ -361,7 +406,11 @@ class Totalling:
         links = self._neighbourhood.links
         links.send_to_all(Kind.BYE, pack_json({}))
         links.flush(1.0)
-        said = (answer.failure, self._chosen and f"{self._chosen}.", self._federation.revealed)
+        said = (
+            *(answer.failure, self._chosen and f"{self._chosen}."),
+            *(f"{one[0].upper()}{one[1:]}." for one in self._said),
+            self._federation.revealed,
+        )
         return Ending(outcome, model.sites, model.without, why=" ".join(one for one in said if one))
 
     def _all_know(self) -> bool:
@@ -385,12 +434,18 @@ class Totalling:
             l1_ratio=float(spec.l1_ratio or 0.0),
             classes=classes,
             info=self._provenance(answer, outcome),
-            contract=contract_of(self._fitted, part.split),
+            contract=self._contract(answer.design),
+            design=answer.design,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
             sites=tuple(names[k] for k in answer.members),
             without=tuple(name for k, name in enumerate(names) if k not in answer.members),
         )
+
+    def _contract(self, design: Design | None) -> Contract | None:
+        """Return the contract of a model file: names of the columns, with a formula those of the tables."""
+        made = contract_of(self._fitted, self._federation.problem.split)
+        return made if design is None or made is None else raw_contract(design, made)
 
     def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, Any]:
         """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
@@ -412,7 +467,12 @@ class Totalling:
             info["revealed"] = self._federation.revealed
         if answer.dropped:
             columns = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
+            columns = columns if answer.design is None else answer.design.names
             info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
+        if answer.left_out is not None:
+            info |= {"rows": answer.left_out[0], "rows_left_out": answer.left_out[1]}
+        if answer.said:
+            info["levels"] = "; ".join(answer.said)
         if answer.curve is not None:
             curve = answer.curve
             info |= {"cv_folds": part.cv, "cv_rule": part.choose}
