@@ -50,7 +50,8 @@ class Variable:
     @staticmethod
     def of(tree: Mapping[str, Any]) -> Variable:
         """Return the variable that a dict of plain data describes; TypeError is raised for keys that it has not."""
-        return Variable(**{key: tuple(value) if isinstance(value, list) else value for key, value in tree.items()})
+        fields: Tree = {key: tuple(value) if isinstance(value, list) else value for key, value in tree.items()}
+        return Variable(**fields)
 
     def level(self, value: str | float | None) -> str | float | None:
         """Return the level that a value of a table stands for; None if it is missing or unknown."""

@@ -103,10 +103,10 @@ class Factor:
             values = np.broadcast_to(np.asarray(_value(self.node, frame), dtype=np.float64), (frame.m,))
         wrong = ~np.isfinite(values)
         if wrong.any():
-            row = int(np.argmax(wrong))
+            row, n = int(np.argmax(wrong)), int(wrong.sum())
             held = ", ".join(f"{name} = {plain(float(frame.numbers(name)[row]))}" for name in self.variables)
             raise Mismatch(
-                f"{frame.where}: {self.code} is no finite number in {int(wrong.sum()):,} row{'s'[: wrong.sum() > 1]}; "
+                f"{frame.where}: {self.code} is no finite number in {n:,} row{'s' if n > 1 else ''}; "
                 "mend or leave out these rows, or write another function",
                 private=f"the first is {frame.place(row)}, {held}",
             )
