@@ -35,7 +35,7 @@ def rounded_up(number: float) -> float:
 
 
 def rows_text(rows: int, left_out: int) -> str:
-    """Return "1,204, of which 37 were left out because of missing values": how many rows there were, and are not used."""
+    """Return "1,204, of which 37 were left out because of missing values": rows in all, and those left out."""
     if not left_out:
         return f"{rows:,}, none of which lacks a value"
     return f"{rows:,}, of which {left_out:,} {'was' if left_out == 1 else 'were'} left out because of missing values"

@@ -1,4 +1,4 @@
-"""Formulas in the commands: train, predict and show on one table, and a federation from its first command to its model."""
+"""Formulas in the commands: train, predict and show on one table, and a federation from its first command on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def test_train_takes_a_formula_and_predict_takes_raw_tables(
     pooled: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     formula = "visits ~ age*sex + C(ward, Treatment('b')) + smokes"
-    assert main(["train", "all.csv", "--formula", formula, "--family", "poisson", "--exposure", "years", "--nodes", "3"]) == 0
+    assert (
+        main(["train", "all.csv", "--formula", formula, "--family", "poisson", "--exposure", "years", "--nodes", "3"])
+        == 0
+    )
     shown = capsys.readouterr().out
     numeric = pooled.assign(smokes=(pooled["smokes"] == "TRUE") * 1)
     wanted = smf.glm(formula, numeric, family=sm.families.Poisson(), exposure=numeric["years"]).fit(tol=1e-13)
@@ -82,8 +85,8 @@ def test_labels_may_be_texts_and_a_penalised_loss_takes_a_formula_too(
 ) -> None:
     assert main(["train", "all.csv", "--formula", "ill ~ age + sex", "--family", "binomial", "--out", "b.npz"]) == 0
     assert "ill: yes counts as 1, no as 0" in capsys.readouterr().out
-    assert main(["train", "all.csv", "--formula", "ill ~ age + sex", "--model", "logistic", "--alpha", "0.1", "--tol", "1e-9",
-        "--out", "l.npz"]) == 0  # fmt: skip
+    assert main(["train", "all.csv", "--formula", "ill ~ age + sex", "--model", "logistic", "--alpha", "0.1",
+        "--tol", "1e-9", "--out", "l.npz"]) == 0  # fmt: skip
     assert "rows" in capsys.readouterr().out
     binomial, logistic = model_files.load("b.npz"), model_files.load("l.npz")
     assert logistic.classes == ("no", "yes")
@@ -146,7 +149,19 @@ def test_a_federation_with_a_formula_from_its_first_command_to_its_model(capsys:
         data.to_csv(f"{name}.csv", index=False)
     keys.make(Path("keys"), list(held))
     formula = "dose ~ age + C(ward) + sex"
-    init = ["federation", "init", "fed.toml", "--model", "ridge", "--alpha", "0", "--tol", "1e-12", "--formula", formula]
+    init = [
+        "federation",
+        "init",
+        "fed.toml",
+        "--model",
+        "ridge",
+        "--alpha",
+        "0",
+        "--tol",
+        "1e-12",
+        "--formula",
+        formula,
+    ]
     assert main([*init, "--like", "eve.csv", "--levels"]) == 0
     shown = capsys.readouterr().out
     assert "levels of ward, the first is the reference: a, b, c" in shown
@@ -162,10 +177,14 @@ def test_a_federation_with_a_formula_from_its_first_command_to_its_model(capsys:
     assert data is not None
     assert not any(one.levels for one in data.columns)
     ports = free_ports(3)
-    assert main(["federation", "add", "fed.toml", *(f"{name}={name}.csv" for name in held), "--port", str(ports[0])]) == 0
+    assert (
+        main(["federation", "add", "fed.toml", *(f"{name}={name}.csv" for name in held), "--port", str(ports[0])]) == 0
+    )
     assert main(["federation", "check", "fed.toml"]) == 0
     assert formula in capsys.readouterr().out
-    processes = [FORK.Process(target=_run, args=(["node", str(Path.cwd() / f"{name}.toml"), "--plain"],)) for name in held]
+    processes = [
+        FORK.Process(target=_run, args=(["node", str(Path.cwd() / f"{name}.toml"), "--plain"],)) for name in held
+    ]
     for process in processes:
         process.start()
     for process in processes:

@@ -42,8 +42,10 @@ POOLED = pd.concat(PARTS, ignore_index=True)
 CASES = [
     ("dose ~ age + C(sex) + bmi:C(ward)", "gaussian", sm.families.Gaussian(), ["sex", "bmi"]),
     ("visits ~ age*sex + C(ward, Treatment('b'))", "poisson", sm.families.Poisson(), ["sex"]),
-    ("visits ~ bs(age, knots=[45, 55], lower_bound=0, upper_bound=120) + ward - 1", "poisson", sm.families.Poisson(), []),
-    ("np.exp(dose) ~ np.log(age) + I(bmi > 25)*sex", "gamma", sm.families.Gamma(sm.families.links.Log()), ["sex", "bmi"]),
+    ("visits ~ bs(age, knots=[45, 55], lower_bound=0, upper_bound=120) + ward - 1", "poisson",
+     sm.families.Poisson(), []),
+    ("np.exp(dose) ~ np.log(age) + I(bmi > 25)*sex", "gamma",
+     sm.families.Gamma(sm.families.links.Log()), ["sex", "bmi"]),
     ("event ~ cr(age, knots=[50], lower_bound=30, upper_bound=70) + bmi:sex - 1", "binomial",
      sm.families.Binomial(), ["sex", "bmi"]),
 ]  # fmt: skip
@@ -99,7 +101,9 @@ def test_weights_and_offsets_are_columns() -> None:
     whole = POOLED.dropna()
     wanted = smf.glm("visits ~ age + sex", whole, family=sm.families.Poisson(), offset=whole["years"],
         freq_weights=whole["bmi"]).fit(tol=1e-13)  # fmt: skip
-    np.testing.assert_allclose([model.intercept_, *model.coef_], wanted.params[["Intercept", "sex[T.m]", "age"]], rtol=1e-6)
+    np.testing.assert_allclose(
+        [model.intercept_, *model.coef_], wanted.params[["Intercept", "sex[T.m]", "age"]], rtol=1e-6
+    )
     assert model.rows_left_out_ == len(POOLED) - len(whole)
 
 
@@ -108,7 +112,9 @@ def test_a_response_of_two_texts_is_a_label_to_classifiers_and_its_second_level_
     assert labels.classes_.tolist() == ["no", "yes"]
     assert set(labels.predict(POOLED.dropna())) <= {"no", "yes"}
     shares = glmesh.GLMRegressor.from_formula("ill ~ age + sex", PARTS, family="binomial")
-    wanted = smf.logit("success ~ age + sex", POOLED.assign(success=(POOLED["ill"] == "yes") * 1)).fit(disp=0, tol=1e-13)
+    wanted = smf.logit("success ~ age + sex", POOLED.assign(success=(POOLED["ill"] == "yes") * 1)).fit(
+        disp=0, tol=1e-13
+    )
     np.testing.assert_allclose(shares.coef_, wanted.params[["sex[T.m]", "age"]], rtol=1e-6)
     np.testing.assert_allclose(labels.coef_[0], shares.coef_, rtol=1e-3)
     several = glmesh.GLMClassifier.from_formula("ward ~ age + bmi", POOLED, family="multinomial")
@@ -122,7 +128,9 @@ def test_cox_takes_time_and_event_and_its_strata_are_nodes_or_a_column() -> None
     column = glmesh.CoxRegressor.from_formula(formula, named, strata="home")
     np.testing.assert_allclose(column.coef_, apart.coef_, rtol=1e-9)
     whole = named.dropna(subset=["sex"])
-    wanted = sm.PHReg.from_formula("time ~ age + sex", whole, status=whole["event"], strata=whole["home"], ties="efron").fit()
+    wanted = sm.PHReg.from_formula(
+        "time ~ age + sex", whole, status=whole["event"], strata=whole["home"], ties="efron"
+    ).fit()
     assert np.max(np.abs(apart.summary().to_frame()["coef"].to_numpy() - wanted.params) / wanted.bse) <= 1e-6
 
 

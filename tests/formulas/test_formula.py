@@ -170,8 +170,10 @@ def test_a_level_gap_or_value_that_does_not_fit_is_named_with_its_place_for_the_
             made.matrix(Frame.of_data_frame(data, made.wanted, "new"))
         assert private in str(caught.value)
         assert private.split(" holds ")[-1] not in caught.value.public
-    with pytest.raises(Mismatch, match="lacks the column sex .is 'Sex' meant to be 'sex'"):
-        made.matrix(Frame.of_data_frame(pd.DataFrame(fine).rename(columns={"sex": "Sex"}), ["age", "bmi", "Sex"], "new"))
+    with pytest.raises(Mismatch, match=r"lacks the column sex .is 'Sex' meant to be 'sex'"):
+        made.matrix(
+            Frame.of_data_frame(pd.DataFrame(fine).rename(columns={"sex": "Sex"}), ["age", "bmi", "Sex"], "new")
+        )
 
 
 def test_levels_are_those_of_all_tables_in_an_order_that_no_table_decides() -> None:

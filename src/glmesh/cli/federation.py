@@ -84,7 +84,7 @@ def _add_init(init: Parser) -> None:
         "file, for all to read; without them sites agree on levels by masked counts")  # fmt: skip
     add("--rare-levels", choices=RARE, default="refuse", help="with --formula, levels with fewer than five rows over "
         "all sites: refuse to train (default), merge them into one, or drop their rows")  # fmt: skip
-    add("--missing", choices=["drop", "refuse"], help="with totals, rows with a missing value in a column that is used: "
+    add("--missing", choices=["drop", "refuse"], help="with totals, rows that lack a value in a column that is used: "
         "leave them out and count them (default with --formula), or refuse the site (default otherwise)")  # fmt: skip
     add("--reveal-sites", action="store_true", help="with --formula, allow columns such as C(site), through which all "
         "members learn the sums over one site's rows")  # fmt: skip

@@ -253,7 +253,7 @@ def _model(
 
 
 def _raw(design: Design, contract: Contract) -> Contract:
-    """Return the contract of the tables that `design` is for, with what is beside the design's columns in `contract`."""
+    """Return the contract of the tables that `design` is for; `contract` has the design's columns, and an offset."""
     return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 

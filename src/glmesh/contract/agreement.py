@@ -49,8 +49,8 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
 def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
     """Return the columns (name and kind) of the first of the contracts `offers`, one per site, as a tuple of Column.
 
-    Where columns have names, a column that is not "boolean" in all offers gets the kind "number", or "category" if it is
-    that in one.
+    Where columns have names, a column that is not "boolean" in all offers gets the kind "number", or "category" if
+    it is that in one.
     """
     first, *others = offers
     if not first.header:

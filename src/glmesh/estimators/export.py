@@ -68,7 +68,8 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         l1_ratio=float(objective.l1_ratio or 0.0),
         classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
         info={
-            **{"estimator": type(estimator).__name__, "params": json.dumps(params)},
+            "estimator": type(estimator).__name__,
+            "params": json.dumps(params),
             **_parameters(objective.loss),
             **_rows(estimator),
         },

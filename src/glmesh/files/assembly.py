@@ -26,7 +26,7 @@ class Chosen:
 
     @property
     def kept(self) -> frozenset[int]:
-        """Return the positions of columns whose cells are needed as they are written: labels, names of rows, and texts."""
+        """Return the positions of columns whose cells are needed as they are written: labels, row names, texts."""
         return frozenset(k for k in (self.target, self.ids) if k is not None) | self.texts
 
     def is_feature(self, names: Sequence[str] | None, k: int) -> bool:

@@ -29,8 +29,8 @@ is an object:
 | `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
 |                             | as `exposure` the column whose logarithm is added                                      |
 
-A reader refuses a version that it does not know. Version 3 has no design; version 2 lacks `contract`, `federation`, `digest`, `sites` and
-`without`; version 1 also had two classes at most, both numbers.
+A reader refuses a version that it does not know. Version 3 has no design; version 2 lacks `contract`, `federation`,
+`digest`, `sites` and `without`; version 1 also had two classes at most, both numbers.
 """
 
 import json
@@ -395,8 +395,8 @@ def _meta(array: Array, path: Path) -> Tree:
 def _origin(meta: Tree, p: int) -> Tree:
     """Return the fields of `Model` that came with version 3, as a dict: contract, federation, digest, sites, without.
 
-    The design is that of version 4. ValueError is raised if the contract names other than p columns. `meta` is the JSON object of the file, p the number
-    of coefficients.
+    The design is that of version 4. ValueError is raised if the contract names other than p columns. `meta` is the JSON
+    object of the file, p the number of coefficients.
     """
     contract = None if meta["contract"] is None else Contract.of(meta["contract"])
     design = None if meta.get("design") is None else Design.of(meta["design"])

@@ -236,8 +236,8 @@ class Design:
         other = set(map(plain, variable.levels)) ^ set(map(plain, factor.levels))
         if other:
             raise InvalidInput(
-                f"the formula has {factor.code!r}, and the data have the levels {_spoken(variable.levels)}; name all of "
-                "them, and no others"
+                f"the formula has {factor.code!r}, and the data have the levels {_spoken(variable.levels)}; name all "
+                "of them, and no others"
             )
         order = [plain(one) for one in factor.levels]
         return tuple(sorted(variable.levels, key=lambda one: order.index(plain(one))))
@@ -264,7 +264,7 @@ class Design:
 
     @cached_property
     def _columns(self) -> list[tuple[str, int]]:
-        """Return (name, number of the part) of each column, the intercept's included; raise InvalidInput if two agree."""
+        """Return (name, number of the part) of each column, the intercept too; raise InvalidInput if two agree."""
         out = []
         for k, blocks in enumerate(self._parts):
             names = [block.labels for block in reversed(blocks)]  # the first factor's levels run fastest
@@ -308,8 +308,8 @@ class Design:
             said = self.variable(factor.variables[0]).reference
         if said is not None and plain(said) not in names:
             raise InvalidInput(
-                f"the formula has {factor.code!r}, and the reference is none of the levels, {listed(names)}; rare levels "
-                "are merged or left out"
+                f"the formula has {factor.code!r}, and the reference is none of the levels, {listed(names)}; rare "
+                "levels are merged or left out"
             )
         return names[0] if said is None else plain(said)
 

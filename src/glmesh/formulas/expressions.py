@@ -156,10 +156,9 @@ def quoted(node: ast.expr) -> str:
 
 def _inside(node: ast.expr) -> ast.expr:
     """Return what stands in I(...), or the node itself."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "I":
-        if len(node.args) == 1 and not node.keywords:
-            return node.args[0]
-    return node
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "I":
+        return node
+    return node.args[0] if len(node.args) == 1 and not node.keywords else node
 
 
 def _checked(node: ast.expr, code: str) -> Iterator[str]:
@@ -266,8 +265,8 @@ def _spline(code: str, node: ast.Call) -> Factor:
     lacking = [name for name in ("knots", "lower_bound", "upper_bound") if name not in given]
     if lacking or "df" in given or "constraints" in given or "" not in given:
         raise InvalidInput(
-            f"the formula has {code!r}: without {', '.join(lacking) or 'df and constraints'} its columns would depend on "
-            f"all sites' rows; give them as numbers: {kind}(x, knots=[40, 60], lower_bound=18, upper_bound=99)"
+            f"the formula has {code!r}: without {', '.join(lacking) or 'df and constraints'} its columns would depend "
+            f"on all sites' rows; give them as numbers: {kind}(x, knots=[40, 60], lower_bound=18, upper_bound=99)"
         )
     if kind == "cr" and ("degree" in given or "include_intercept" in given):
         raise InvalidInput(f"the formula has {code!r}: cr takes knots, lower_bound and upper_bound only")

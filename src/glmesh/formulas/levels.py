@@ -127,8 +127,8 @@ def _require_columns(design: Design) -> None:
     for one in design.variables:
         if len(one.levels) == 1 and design.has_intercept:
             raise InvalidInput(
-                f"the formula has the category {one.name!r}, of which there is one level only, {plain(one.levels[0])!r}; "
-                "leave it out"
+                f"the formula has the category {one.name!r}, of which there is one level only, "
+                f"{plain(one.levels[0])!r}; leave it out"
             )
     if not design.names:
         raise InvalidInput(f"the formula {design.formula!r:.80} makes no column beside the intercept")

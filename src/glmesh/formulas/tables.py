@@ -21,7 +21,7 @@ def response_of(formula: Formula, frame: Frame) -> Vector:
 
 
 def whole_rows(table: DataTable, frame: Frame, names: tuple[str, ...]) -> Flags:
-    """Return flags, shape (m,), True for rows that lack neither target nor weight nor a value in the columns `names`."""
+    """Return flags, shape (m,), True for rows that lack no target, no weight and no value in the columns `names`."""
     whole = frame.complete(names)
     if table.y is not None:
         whole &= ~table.missing_labels

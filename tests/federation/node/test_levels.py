@@ -106,7 +106,9 @@ def test_the_texts_of_rare_levels_are_in_no_total_and_counts_are_sums_of_all_sit
 
 def test_rare_levels_are_refused_merged_or_dropped_as_the_file_says() -> None:
     held = wards({"a": 10, "x": 2}, {"a": 10, "b": 8, "z": 3}, {"a": 3, "b": 8})
-    with pytest.raises(Refusal, match="2 levels of ward with under 5 rows over all sites; of this site's levels x;") as caught:
+    with pytest.raises(
+        Refusal, match="2 levels of ward with under 5 rows over all sites; of this site's levels x;"
+    ) as caught:
         together(frames(held, "y ~ age + C(ward)", TEXT))
     assert "x" not in caught.value.public.split("of ward")[0]
     assert "site's" not in caught.value.public
@@ -266,7 +268,9 @@ def test_a_column_that_stands_alone_must_be_text_at_all_sites_or_at_none() -> No
 def tables() -> dict[str, pd.DataFrame]:
     rng = np.random.default_rng(0)
     out = {}
-    for name, sexes, held in zip(NAMES, (["m", "f"], ["f"], ["f", "m"]), (["c", "a"], ["b", "c"], ["a", "b", "d"]), strict=True):
+    for name, sexes, held in zip(
+        NAMES, (["m", "f"], ["f"], ["f", "m"]), (["c", "a"], ["b", "c"], ["a", "b", "d"]), strict=True
+    ):
         n = 80
         data = pd.DataFrame({"age": rng.normal(50, 10, n).round(2), "bmi": rng.normal(25, 4, n).round(2)})
         data["sex"], data["ward"] = rng.choice(sexes, n), rng.choice(held, n)
@@ -303,7 +307,9 @@ def test_three_sites_with_other_levels_and_gaps_have_the_fit_and_the_names_of_st
     new = pooled.dropna().head(4)[["ward", "sex", "bmi", "age"]]
     new.to_csv(tmp_path / "new.csv", index=False)
     out = tmp_path / "out.txt"
-    assert main(["predict", str(tmp_path / "ben.state" / "model.npz"), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
+    assert (
+        main(["predict", str(tmp_path / "ben.state" / "model.npz"), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
+    )
     np.testing.assert_allclose(np.loadtxt(out), wanted.predict(new), rtol=1e-6)
 
 
@@ -338,7 +344,9 @@ def test_sites_may_be_revealed_and_that_is_said_wherever_masks_are(tmp_path: Pat
 
 
 @pytest.mark.waits
-def test_gaps_are_refused_where_the_file_says_so_and_dropped_without_a_formula_where_it_says_that(tmp_path: Path) -> None:
+def test_gaps_are_refused_where_the_file_says_so_and_dropped_without_a_formula_where_it_says_that(
+    tmp_path: Path,
+) -> None:
     held = {name: one.drop(columns=["sex", "ward"]) for name, one in tables().items()}
     files = {name: one[["age", "bmi", "dose"]].to_csv(index=False) for name, one in held.items()}
     refused = Loopback.make(tmp_path / "a", files, problem=EXACT | {"formula": "dose ~ age + bmi", "missing": "refuse"})

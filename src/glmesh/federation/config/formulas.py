@@ -13,8 +13,8 @@ from glmesh.formulas import RARE, Formula
 from glmesh.formulas.frames import SITE
 
 REVEALED_SITES = (
-    "reveal_sites = true: a column of the formula may tell one site's rows from all others, so the sums over that site's "
-    "rows, its means and its Hessian, reach all members, masks or not (docs/peers.md)."
+    "reveal_sites = true: a column of the formula may tell one site's rows from all others, so the sums over that "
+    "site's rows, its means and its Hessian, reach all members, masks or not (docs/peers.md)."
 )
 
 
@@ -55,8 +55,8 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
         raise InvalidInput(f"the formula {says}, or change the formula ('- 1' takes the intercept out)")
     if SITE in formula.variables and not part.reveal_sites:
         raise InvalidInput(
-            f"the formula has {SITE!r}, which tells one site's rows from all others: sums over that site's rows, its means "
-            "and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true into "
+            f"the formula has {SITE!r}, which tells one site's rows from all others: sums over that site's "
+            "rows, its means and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true into "
             "[problem] if all sites agree to that"
         )
     if data is None:
@@ -69,7 +69,7 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
 
 
 def used(part: ProblemPart, data: Contract | None) -> Contract | None:
-    """Return the contract `data` with only those columns that the formula names; itself without a formula, or if None."""
+    """Return the contract `data` with only the columns that the formula names; itself without a formula, or if None."""
     if data is None or not part.formula:
         return data
     formula = formula_of(part.formula)

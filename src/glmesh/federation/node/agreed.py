@@ -7,8 +7,9 @@ from glmesh.contract import Contract, Fitted
 from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.participant import Participant
-from glmesh.federation.node.totalling import OwnRows, Totalling
+from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.node.training import Training
 from glmesh.problem import DataSummary, NodeData

@@ -103,7 +103,7 @@ class SiteFrame:
         return Agreement(self._design(found, members), flags, self._merged(frame, found), tuple(said.values()), n)
 
     def alone(self) -> Matrix | None:
-        """Return the columns that the formula would make of this site's rows if there were no others; None: it cannot."""
+        """Return the columns that the formula would make of this site's rows alone; None: it cannot."""
         found = {name: _Counted(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories}
         try:
             frame = self._merged(self.frame, found)
@@ -188,9 +188,10 @@ class SiteFrame:
             raise Refusal(why, public=why)
 
     def _refuse_rare_levels(self, name: str, found: _Counted, frame: Frame) -> None:
-        """Raise Refusal for rare levels unless the federation says that they are left out, or merged to one that is not."""
+        """Raise Refusal for rare levels, unless they are to be left out, or to be merged into one that is not rare."""
         which = f" ({listed(found.rare)})" if found.rare else ""
-        few = f"{found.n_few} level{'s' if found.n_few > 1 else ''} of {name}{which} with under {LEAST_LEVEL} rows over all sites"
+        levels = f"{found.n_few} level{'s' if found.n_few > 1 else ''} of {name}{which}"
+        few = f"{levels} with under {LEAST_LEVEL} rows over all sites"
         if self.rare_levels == "merge" and found.n_rare < LEAST_LEVEL:
             why = f"{few}, {found.n_rare} rows together, too few to be merged"
             raise Refusal(f"{why}; write rare_levels = 'drop' into [problem]", public=why)
@@ -201,15 +202,15 @@ class SiteFrame:
             raise Refusal(f"{few}{here}; {do}", public=few)
 
     def _refuse_alone(self, name: str, found: _Counted, frame: Frame) -> None:
-        """Raise Refusal if all rows of this site have one level that no other site has, so that it tells the site apart."""
+        """Raise Refusal if all rows of this site have one level, and no others have it, so that it tells the site."""
         own = _counts(frame, name)
         if self.reveal_sites or len(own) != 1 or len(self.sites) < 2:
             return
         ((level, times),) = own.items()
         if found.kept.get(level) == times:
             raise Refusal(
-                f"all rows of this site, and no others, have the level {level!r} of {name}, so its columns are sums over "
-                "this site's rows alone; leave it out of the formula, or write reveal_sites = true into [problem]",
+                f"all rows of this site, and no others, have the level {level!r} of {name}, so its columns sum "
+                "this site's rows only; leave it out of the formula, or write reveal_sites = true into [problem]",
                 public=f"refused by {self.me}",
             )
 
@@ -282,7 +283,7 @@ class _Counted:
 
     @staticmethod
     def of(counts: Mapping[str, int], n: int, *, told: bool, n_few: int = 0) -> _Counted:
-        """Return what the rows of each level say, of n rows in all; `n_few` levels are rare whose texts are not told."""
+        """Return what counts of n rows in all say; `n_few` is the number of rare levels whose texts are not told."""
         kept = {level: times for level, times in counts.items() if times >= LEAST_LEVEL}
         rare = tuple(level for level, times in counts.items() if 0 < times < LEAST_LEVEL)
         return _Counted(kept, rare, n_few + len(rare), n - sum(kept.values()), told, n)

@@ -288,9 +288,8 @@ class Meeting:
         found = [one for one in describe(own.table) if one.warns and not (formula and one.kind == "text")]
         said = [str(finding) for finding in found] + fitted.remarks()
         if own.left_out:
-            said.append(
-                f"rows: {rows_text(own.table.m + own.left_out, own.left_out)}; other sites are told the sum over all sites"
-            )
+            rows = rows_text(own.table.m + own.left_out, own.left_out)
+            said.append(f"rows: {rows}; other sites are told the sum over all sites")
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
             said.append("no site's file has a header: columns are matched by position, not by name")
         if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:

@@ -73,8 +73,8 @@ def coded(table: DataTable, contract: Contract) -> DataTable:
         if wrong is not None:
             raise Mismatch(
                 f"{table.where}: column {one.name} has a level that is none of the contract's, "
-                f"{listed([plain(level) for level in one.levels])}; correct the text, take the row out, or add the level "
-                "to the federation file",
+                f"{listed([plain(level) for level in one.levels])}; correct the text, take the row out, or add the "
+                "level to the federation file",
                 private=f"line {table.line(wrong)} holds {values[wrong]!r:.60}",
             )
         X[:, table.columns.index(one.name)] = _numbers([None if cell is None else str(cell) for cell in values])

@@ -6,18 +6,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
 
-from glmesh.contract import Contract, Fitted
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
-from glmesh.federation.config.formulas import formula_of
-from glmesh.federation.node.checkpoint import contract_of
-from glmesh.federation.node.levels import SiteFrame
 from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.own_rows import OwnRows, alone
 from glmesh.federation.node.program import Answer, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, largest_leverage
 from glmesh.federation.node.totals_store import TotalsStore
@@ -29,9 +25,6 @@ from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
 from glmesh.formatting import rows_text
-from glmesh.formulas import Design, Frame
-from glmesh.formulas.design import CATEGORY
-from glmesh.formulas.tables import raw_contract
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import Rows
 from glmesh.methods.totals.dealing import rows_of_part
@@ -75,17 +68,6 @@ class FitFigures(ReleaseFigures):
     rows: str
 
 
-@dataclass(frozen=True, eq=False)
-class OwnRows:
-    """A site's own rows, as the meeting has left them."""
-
-    data: NodeData
-    summary: DataSummary  # what the problem needs of all members' data
-    fitted: Fitted  # the table in the order of the contract
-    contract: Contract  # of all sites
-    left_out: int | None = None  # rows that lack a value and are not in `data`; None: such are refused
-
-
 class Totalling:
     """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
 
@@ -104,9 +86,7 @@ class Totalling:
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
-        self._shown = self._block
-        if federation.problem.formula and (X := self._site_frame().alone()) is not None:
-            self._shown = replace(self._block, X=[X], _norms=None)
+        self._shown = alone(self._block, own.frame(federation, site))
         self._leverage = largest_leverage(self._shown)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words
@@ -198,24 +178,9 @@ class Totalling:
 
         return SiteProgram(
             *(method, block, len(self.info.names), part.tol, max_rounds, self._rules, names, part.rare, told, part.cv),
-            table=self._site_frame() if part.formula else None,
+            table=self._own.frame(self._federation, self._site),
             method_for=lambda p: site_method(part, p),
             left_out=self._own.left_out,
-        )
-
-    def _site_frame(self) -> SiteFrame:
-        """Return this site's rows as the federation's formula sees them."""
-        part, contract, me = self._federation.problem, self._own.contract, self._site.file.name
-        categories = [one.name for one in contract.columns if one.kind == CATEGORY]
-        return SiteFrame(
-            formula=formula_of(part.formula),
-            frame=Frame.of_table(self._fitted.table, me, categories),
-            columns={one.name: one for one in contract.columns},
-            sites=self.info.names,
-            me=me,
-            rare_levels=part.rare_levels,
-            key=self._site.federation.digest,
-            reveal_sites=part.reveal_sites,
         )
 
     # messages
@@ -434,18 +399,13 @@ class Totalling:
             l1_ratio=float(spec.l1_ratio or 0.0),
             classes=classes,
             info=self._provenance(answer, outcome),
-            contract=self._contract(answer.design),
+            contract=self._own.contract_of_model(answer.design, part.split),
             design=answer.design,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
             sites=tuple(names[k] for k in answer.members),
             without=tuple(name for k, name in enumerate(names) if k not in answer.members),
         )
-
-    def _contract(self, design: Design | None) -> Contract | None:
-        """Return the contract of a model file: names of the columns, with a formula those of the tables."""
-        made = contract_of(self._fitted, self._federation.problem.split)
-        return made if design is None or made is None else raw_contract(design, made)
 
     def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, Any]:
         """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
