@@ -36,6 +36,7 @@ class Figures(TypedDict, total=False):
     without: list[str]  # names of the sites whose data is not in the answer
     certificate: float | None  # relative gap that is proven; None: nothing is
     certificate_round: int | None  # the round that the proven gap is about
+    standard_errors: float | None  # that coefficients of a family may be off, proven; None: nothing is, or no family
     objective: float | None  # the objective of all sites, as the node last heard of it
     missed: int  # [rounds] that the node was not there for
     communications: int  # exchanges so far
