@@ -75,6 +75,11 @@ class ProblemPart:
         return self.family or self.loss
 
     @property
+    def is_unpenalised(self) -> bool:
+        """Return whether a family is fitted without a penalty: what is proven then counts standard errors."""
+        return bool(self.family) and self.alpha == 0
+
+    @property
     def has_labels(self) -> bool:
         """Return whether targets are labels of classes, on which sites agree: two, or more with "multinomial"."""
         return self.family == MULTINOMIAL or self.model().loss.classifies

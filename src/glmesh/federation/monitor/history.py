@@ -28,6 +28,7 @@ class Figures(TypedDict, total=False):
     bytes_sent: int  # over all links
     bytes_received: int  # over all links
     tol: float  # relative gap to be proven
+    tol_se: float  # [standard errors] that coefficients may be off; missing unless a family has no penalty
     neighbours: dict[str, NeighbourFigures]  # by name
     waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
     refused: dict[str, str]  # why members cannot take part, by name

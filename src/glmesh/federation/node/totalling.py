@@ -429,8 +429,8 @@ class Totalling:
             info |= asdict(self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
         if np.isfinite(answer.off):
             info["standard_errors_off"] = answer.off
-        if answer.sentence:
-            info["remark"] = answer.sentence
+        if answer.remark:
+            info["remark"] = answer.remark
         if self._federation.revealed:
             info["revealed"] = self._federation.revealed
         if answer.dropped:
