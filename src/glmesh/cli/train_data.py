@@ -6,7 +6,6 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from glmesh.contract import Contract, DataTable, agree, fit
 from glmesh.contract.fitting import listed, spoken
@@ -18,6 +17,7 @@ from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.tables import designed, response_of, without_gaps
 from glmesh.parallel import ProcessGroup
 from glmesh.problem.named import check_finite, check_known
+from glmesh.problem.offsets import put_last
 from glmesh.types import Labels, SampleMatrix, Vector
 from glmesh.validation import LARGEST
 
@@ -50,8 +50,7 @@ class RowsRead:
             raise InvalidInput(f"{option} {name}: {where} has no such column; it has {', '.join(names) or 'no names'}")
         assert self.contract is not None
         at = names.index(name)
-        order = [k for k in range(len(names)) if k != at] + [at]
-        X = np.array(self.X.toarray() if sp.issparse(self.X) else self.X)[:, order]
+        X, order = put_last(self.X, at)
         if logarithm and not (X[:, -1] > 0).all():
             row = int(np.argmax(~(X[:, -1] > 0)))
             raise InvalidData(f"{where}: {option} {name} is {X[row, -1]:g} in data row {row + 1}; expected > 0")

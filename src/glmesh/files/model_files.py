@@ -277,7 +277,7 @@ class Model:
         }
         arrays: dict[str, Any] = {}
         if self.facts is not None:
-            meta["facts"], arrays = _packed(self.facts.to_dict())
+            meta["facts"], arrays = packed_facts(self.facts)
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
         write_atomically(
             path,
@@ -341,15 +341,16 @@ def load(path: str | PathLike[str]) -> Model:
             classes=_classes(meta["classes"], coef),
             info=dict(meta["info"]),
             **(_origin(meta, coef.shape[-1]) if meta["version"] >= 3 else {}),
-            facts=_facts(meta.get("facts"), arrays),
+            facts=unpacked_facts(meta.get("facts"), arrays),
             version=meta["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
 
 
-def _packed(tree: Tree) -> tuple[Tree, dict[str, Array]]:
+def packed_facts(facts: FitFacts) -> tuple[Tree, dict[str, Array]]:
     """Return (tree, arrays): `FitFacts.to_dict` with JSON alone, and its matrices, {key of the file: array}."""
+    tree = facts.to_dict()
     arrays = {f"facts_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
     arrays |= {f"facts_{name}": value for name, value in tree["meats"].items()}
     rest = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
@@ -362,8 +363,11 @@ def _listed(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
-    """Return the facts that `_packed` took apart; None: the file has none. ValueError or KeyError: they are spoiled."""
+def unpacked_facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
+    """Return the facts that `packed_facts` took apart; None: the file has none.
+
+    ValueError or KeyError say that they are spoiled.
+    """
     if tree is None:
         return None
     found = {name: arrays[f"facts_{name}"] for name in MATRICES if f"facts_{name}" in arrays}

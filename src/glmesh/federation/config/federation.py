@@ -3,7 +3,7 @@
 name = "clinics"
 
 [problem]                 # as Problem.from_nodes: loss, penalty, alpha, l1_ratio, split, fit_intercept
-loss = "logistic"
+loss = "logistic"         # or family = "poisson", with link, theta, power, offset, exposure, time, event, tol_se
 penalty = "l2"
 alpha = 1.0
 split = "samples"
@@ -68,6 +68,7 @@ import tomli_w
 from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork
+from glmesh.federation.config.families import check_contract
 from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, used
 from glmesh.federation.config.keys import check_name
 from glmesh.federation.config.problem import ProblemPart, check_folds
@@ -208,6 +209,8 @@ class Federation:
             )
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
+        if self.data is not None:
+            check_contract(part, self.data)
 
     def _check_members(self) -> None:
         """Raise InvalidInput unless there are at least two members, and no two have the same name or fingerprint."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 from glmesh.contract import Contract
 from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidInput
+from glmesh.federation.config.families import COX, named_columns
 from glmesh.federation.config.problem import ProblemPart
 from glmesh.formulas import RARE, Formula
 from glmesh.formulas.frames import SITE
@@ -44,9 +45,10 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
             "a formula needs method 'totals', so sites that hold rows; with gossip make the columns in the files"
         )
     formula = formula_of(part.formula)
-    if len(formula.targets) > 1 or formula.survival:
-        raise InvalidInput(f"the response {formula.response!r} of the formula must be one column, or a function of one")
-    if formula.has_intercept != part.fit_intercept:
+    _check_response(part, formula)
+    if both := set(named_columns(part).values()) & {*formula.variables, formula.targets[0]}:
+        raise InvalidInput(f"{min(both)!r} is a column of the formula, and cannot be an offset, exposure or event, too")
+    if part.family != COX and formula.has_intercept != part.fit_intercept:
         says = (
             "has an intercept: write fit_intercept = true"
             if formula.has_intercept
@@ -55,9 +57,9 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
         raise InvalidInput(f"the formula {says}, or change the formula ('- 1' takes the intercept out)")
     if SITE in formula.variables and not part.reveal_sites:
         raise InvalidInput(
-            f"the formula has {SITE!r}, which tells one site's rows from all others: sums over that site's "
-            "rows, its means and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true into "
-            "[problem] if all sites agree to that"
+            f"the formula has {SITE!r}, which tells one site's rows from all others: sums over that site's rows, its "
+            "means and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true "
+            "into [problem] if all sites agree to that"
         )
     if data is None:
         return
@@ -68,10 +70,23 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
         raise InvalidInput(f"[data] lacks the column{'s' if len(lacking) > 1 else ''} {listed(lacking)} of the formula")
 
 
+def _check_response(part: ProblemPart, formula: Formula) -> None:
+    """Raise InvalidInput if the left side of the formula is not what the loss or family needs."""
+    if part.family == COX:
+        if formula.survival != (part.time, part.event):
+            raise InvalidInput(
+                f"family = 'cox' needs Surv({part.time}, {part.event}) on the left side of the formula, as time and "
+                f"event say, got {formula.response!r}"
+            )
+    elif len(formula.targets) > 1 or formula.survival:
+        raise InvalidInput(f"the response {formula.response!r} of the formula must be one column, or a function of one")
+
+
 def used(part: ProblemPart, data: Contract | None) -> Contract | None:
-    """Return the contract `data` with only the columns that the formula names; itself without a formula, or if None."""
+    """Return the contract `data` with only the columns that [problem] names; itself without a formula, or if None."""
     if data is None or not part.formula:
         return data
     formula = formula_of(part.formula)
-    columns = tuple(one for one in data.columns if one.name in formula.variables)
+    names = {*formula.variables, *named_columns(part).values()}
+    columns = tuple(one for one in data.columns if one.name in names)
     return replace(data, target=formula.targets[0], columns=columns)

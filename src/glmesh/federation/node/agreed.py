@@ -23,7 +23,7 @@ class Agreed:
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late
     data: NodeData
-    summary: DataSummary  # `site_data.summary_of`: what the problem needs of all members' data
+    summary: DataSummary  # `roles.summary_of`: what the problem needs of all members' data
     fitted: Fitted  # this node's table in the order of the contract
     store: Store
     saved: Tree | None  # the checkpoint that the node goes on from; None: there is none

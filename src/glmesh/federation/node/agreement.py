@@ -28,7 +28,8 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
     Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the
     members.
     """
-    loss = federation.problem.model().loss
+    part = federation.problem
+    loss = part.model().loss
     width = max((offer.width for offer in offers.values() if offer.open), default=0)
     contracts = {site: _contract(offer, federation, width) for site, offer in offers.items()}
     verdict = agree(contracts, classifies=loss.classifies)
@@ -39,9 +40,12 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
         or _shared(offers, federation)
         or _misaligned(offers, federation)
     )
-    if not culprits and loss.classifies and verdict.contract is not None and len(verdict.contract.labels) != 2:
+    n_labels = 2 if verdict.contract is None else len(verdict.contract.labels)
+    if not culprits and part.has_labels and (n_labels != 2 if loss.classifies else n_labels < 2):
+        assert verdict.contract is not None  # else there are culprits
         held = spoken(verdict.contract.labels) or "no labels"
-        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two"
+        several = "" if loss.classifies else " or more"
+        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two{several}"
         culprits = dict.fromkeys(offers, why)
     return Verdict(None, culprits) if culprits else verdict
 

@@ -56,6 +56,7 @@ class SiteFrame:
     rare_levels: str  # one of `RARE`
     key: str  # of the digests of levels: the federation's digest
     reveal_sites: bool = False
+    beside: tuple[str, ...] = ()  # columns that are in the fit as they are, behind those of the formula: an offset
 
     @property
     def categories(self) -> list[str]:

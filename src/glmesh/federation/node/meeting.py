@@ -23,7 +23,8 @@ from glmesh.federation.node.agreement import (
 )
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
+from glmesh.federation.node.roles import summary_of
+from glmesh.federation.node.site_data import SiteData, public_reason
 from glmesh.federation.wire import (
     DISTINCT,
     FITS,

@@ -11,6 +11,7 @@ from glmesh.contract import Contract, DataTable
 from glmesh.contract.fitting import listed
 from glmesh.errors import Mismatch
 from glmesh.federation.config import ProblemPart
+from glmesh.federation.config.families import named_columns
 from glmesh.federation.config.formulas import formula_of
 from glmesh.formulas import Formula, Frame, Levels
 from glmesh.formulas.frames import SITE, plain
@@ -20,14 +21,17 @@ from glmesh.types import Vector
 CATEGORY = "category"
 
 
-def trimmed(table: DataTable, part: ProblemPart) -> DataTable:
-    """Return a site's table with the columns that the formula names, all without one, and rows without gaps.
+def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> DataTable:
+    """Return a site's table with the columns that [problem] names, all without a formula, and rows without gaps.
+
+    Without a formula, gaps are those in the columns of the contract, or in all columns if it is None.
 
     Rows with gaps stay if the federation refuses them, for what refuses them later. A response that is a function is
     computed. Mismatch names what the table lacks.
     """
     if not part.formula:
-        return without_gaps(table) if part.drops_gaps else table
+        used = None if contract is None or table.names is None else contract.names
+        return without_gaps(table, used) if part.drops_gaps else table
     formula = formula_of(part.formula)
     if table.names is None:
         raise Mismatch(f"{table.where}: has no header, and the formula names columns; give a table with names")
@@ -35,12 +39,13 @@ def trimmed(table: DataTable, part: ProblemPart) -> DataTable:
         raise Mismatch(
             f"{table.where}: has the column {SITE!r}, which stands for the member in the formula; rename the column"
         )
-    wanted = tuple(name for name in formula.variables if name != SITE)
+    beside = tuple(named_columns(part).values())
+    wanted = (*(name for name in formula.variables if name != SITE), *beside)
     Frame.of_table(table).require((*wanted, *formula.targets))
     made = table.take(np.array([table.names.index(name) for name in wanted], dtype=np.int64), wanted)
     if part.drops_gaps:
         made = without_gaps(made, wanted)
-    if not formula.target:
+    if not formula.target and not formula.survival:
         made = replace(made, y=response_of(formula, Frame.of_table(made)))
     frame = Frame.of_table(made, SITE)
     if part.drops_gaps:  # else what refuses gaps says so first
