@@ -104,9 +104,11 @@ class RuleBook:
         for h in curvatures[curvatures.any(axis=1)]:
             share, spread = dominance(h, h * sizes)
             if share > rules.largest_share:
-                raise self._refuse(f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}")
+                why = f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
             if spread < rules.effective_rows:
-                raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
+                why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
 
     def shows_few(self, d: int, weights: Vector, traces: Vector) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
@@ -139,6 +141,14 @@ class RuleBook:
             raise self._refuse(
                 f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1; {FEWER_COLUMNS}"
             )
+
+
+def _perhaps_separated(block: Rows) -> str:
+    """Return words on what may be behind few rows that carry a Hessian without a penalty; "" if there is one."""
+    penalised = bool(block.penalty.kernel_rows(block.p)[:, :2].any())
+    if penalised or not block.loss.by_likelihood or kind(block.loss) not in (SHARES, CLASSES):
+        return ""
+    return ". So it is where columns separate the classes, or nearly do; a penalty (alpha > 0) mends that"
 
 
 def has_constant_curvature(block: Rows) -> bool:
