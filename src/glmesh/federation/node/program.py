@@ -99,7 +99,7 @@ class _Fit:
         self._block = program.block
         if program.block.loss.by_likelihood:
             names = tuple(program.names)
-            self._block = replace(program.block, names=names, guard=SiteGuard(program.rules))
+            self._block = replace(program.block, names=names, guard=SiteGuard(program.rules, bool(beginning.start)))
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
         self._checked = b""  # bytes of the last point of a family that was checked
