@@ -25,6 +25,7 @@ class SiteGuard:
     """The rules of a site for sums over chosen rows, in one fit; `told` are the choices that it has answered."""
 
     rules: RuleBook
+    changed: bool = False  # whether members or data are others than at an earlier contribution
     asks_cones: bool = True  # False once a member has said that the sum over all its rows would tell too much
     too_far: bool = False  # whether the coming point is one at which few rows would show
     far: int = 0  # points in a row that were
@@ -38,9 +39,9 @@ class SiteGuard:
         if search.flat is None:
             return self.rules.shows_few(len(search.point), share.curvature, share.sizes)
         k, every = search.space.shape[1], np.ones(cone.rows, dtype=bool)
-        sizes = _lengths(cone, question)
+        sizes, alone = _lengths(cone, question), self.changed or self.rules.may_change
         return any(
-            self.rules.shows_few(k, part.astype(np.float64), part * sizes)
+            self.rules.shows_few(k, part.astype(np.float64), part * sizes, alone=alone)
             for before in (~every, every, *self.told)
             for part in (share.used & ~before, before & ~share.used)
         )

@@ -99,7 +99,7 @@ class _Fit:
         self._block = program.block
         if program.block.loss.by_likelihood:
             names = tuple(program.names)
-            self._block = replace(program.block, names=names, guard=SiteGuard(program.rules))
+            self._block = replace(program.block, names=names, guard=SiteGuard(program.rules, bool(beginning.start)))
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
         self._checked = b""  # bytes of the last point of a family that was checked
@@ -216,12 +216,13 @@ class _Fit:
         for stage in method.stages(block, state):
             yield from self._stage(method, block, state, stage)
 
-    def _stage(self, method: OnTotals, block: Rows, state: HoldsModel, steps: AnyRounds) -> Steps:
-        """Make one part of a round; it is a generator, which yields its requests.
+    def _stage(self, method: OnTotals, block: Rows, state: HoldsModel, begin: Callable[[], AnyRounds]) -> Steps:
+        """Make the part of a round that `begin` returns; it is a generator, which yields its requests.
 
         If another site was first to ask, at another point, move there and make the part again.
         """
         self._check_point(method, block, state)
+        steps = begin()
         request = next(steps, None)
         while request is not None:
             try:
@@ -240,7 +241,7 @@ class _Fit:
                         "same version of glmesh?"
                     ) from None
                 self._check_point(method, block, state)
-                steps = next(iter(method.stages(block, state)))
+                steps = begin()
                 request = next(steps, None)
 
     def _check_point(self, method: OnTotals, block: Rows, state: Any) -> None:
