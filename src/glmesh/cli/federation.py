@@ -15,6 +15,7 @@ from glmesh.contract import fit
 from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.files.archive import write_text
+from glmesh.formulas import RARE, Formula
 from glmesh.functions import Cox, Softmax
 from glmesh.network import topology
 
@@ -55,6 +56,7 @@ def _add_init(init: Parser) -> None:
         "glmesh federation init fed.toml --model logistic --alpha 1 --like alice.csv",
         "glmesh federation init fed.toml --family poisson --exposure years --like alice.csv --target claims",
         "glmesh federation init fed.toml --model lasso --split features --like alice.csv",
+        "glmesh federation init fed.toml --model ridge --alpha 0 --formula 'dose ~ age + C(ward)' --like alice.csv",
     )
     add = init.add_argument
     add("file", metavar="FILE", help="the federation file to write")
@@ -84,6 +86,16 @@ def _add_init(init: Parser) -> None:
         "(default with gossip)")  # fmt: skip
     add("--rare", choices=["refuse", "drop"], default="refuse", help="with totals, a column of 0 and 1 of which "
         "one is in fewer than five rows: refuse to train (default), or train without the column")  # fmt: skip
+    add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns "
+        "(docs/estimators.md); it says whether there is an intercept")  # fmt: skip
+    add("--levels", action="store_true", help="write the levels of the --like file's categories into the federation "
+        "file, for all to read; without them sites agree on levels by masked counts")  # fmt: skip
+    add("--rare-levels", choices=RARE, default="refuse", help="with --formula, levels with fewer than five rows over "
+        "all sites: refuse to train (default), merge them into one, or drop their rows")  # fmt: skip
+    add("--missing", choices=["drop", "refuse"], help="with totals, rows that lack a value in a column that is used: "
+        "leave them out and count them (default with --formula), or refuse the site (default otherwise)")  # fmt: skip
+    add("--reveal-sites", action="store_true", help="with --formula, allow columns such as C(site), through which all "
+        "members learn the sums over one site's rows")  # fmt: skip
     add("--aligned", action="store_true", help="split by features: rows have no names, and stand in the same "
         "order at all sites")  # fmt: skip
     add("--like", metavar="FILE", help="a data file of one site: all others must have its columns, by name and kind, "
@@ -203,7 +215,10 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     Raise InvalidInput or UnsuitablePair if the options do not go together.
     """
     from glmesh.federation.config import ProblemPart, check_folds
+    from glmesh.federation.config.formulas import check_formula
 
+    if options.formula and options.family == COX and not (options.time or options.event):
+        options.time, options.event = Formula.parse(options.formula).survival or (None, None)
     common = {
         **(_family_keys(options) if options.family else _loss_keys(options)),
         "l1_ratio": options.l1_ratio,
@@ -214,13 +229,20 @@ def _problem_part(options: Namespace) -> "ProblemPart":
         "alphas": options.alphas,
         "tol": options.tol,
         "max_rounds": options.max_rounds,
+        "formula": options.formula or "",
+        "rare_levels": options.rare_levels,
+        "missing": options.missing or "",
+        "reveal_sites": options.reveal_sites,
     }
     if options.cv and options.alpha is not None:
         raise InvalidInput("--cv chooses alpha; leave --alpha out, or name weights to try with --alphas")
     problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
     has_one = problem.by_totals and problem.family != COX
+    if options.formula and problem.family != COX:
+        has_one = Formula.parse(options.formula).has_intercept
     fits = has_one if options.intercept is None else options.intercept
     problem = replace(problem, fit_intercept=fits)
+    check_formula(problem, None)
     _check_gone(options.gone, by_totals=problem.by_totals)
     try:
         problem.model()
@@ -281,6 +303,8 @@ def _tell_new(path: Path, federation: "Federation") -> None:
     print(f"{path}: {'a free' if problem.fit_intercept else 'no'} intercept, by {by}")
     if problem.cv:
         print(f"{path}: alpha is chosen by {_folds_text(problem)}")
+    if problem.formula:
+        print(f"{path}: {problem.formula}; {_formula_text(problem)}")
     print(federation.disclosure)
     print("now add members")
 
@@ -312,21 +336,31 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
     """Return the contract (target, columns and labels) of the file that --like names; None without the option."""
     from glmesh.contract import Contract
     from glmesh.federation.config.families import check_contract
+    from glmesh.federation.node.site_table import coded, trimmed, with_kinds, with_levels
     from glmesh.files.data_files import read_table
 
     if options.like is None:
-        if options.target or options.ids or options.sample_weight or options.index_base != "auto":
+        if options.target or options.ids or options.sample_weight or options.levels or options.index_base != "auto":
             raise InvalidInput(
-                "--target, --ids, --sample-weight and --index-base of `init` are about the file of --like; name it"
+                "--target, --ids, --sample-weight, --levels and --index-base of `init` are about the file of --like; "
+                "name it"
             )
         return None
+    formula = Formula.parse(options.formula) if options.formula else None
+    if formula and options.target not in (None, formula.targets[0]):
+        raise InvalidInput(
+            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
+        )
     table = read_table(
         options.like,
-        target=problem.time or options.target,
+        target=formula.targets[0] if formula else problem.time or options.target,
         ids=options.ids,
         weight=options.sample_weight,
         index_base=options.index_base,
+        texts=formula.candidates if formula else (),
+        gaps=problem.drops_gaps,
     )
+    table = trimmed(table, problem, None)
     classifies, two = problem.has_labels, problem.model().loss.classifies
     contract = Contract.like(
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
@@ -337,12 +371,20 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
             f"{'' if two else ' or more'}; give --like a file that has {'both' if two else 'all'}, or leave it out: "
             "then sites agree when they meet"
         )
+    if formula:
+        contract = with_kinds(contract, table)
+        contract = with_levels(contract, table, formula) if options.levels else contract
+    elif options.levels:
+        raise InvalidInput("--levels goes with --formula, whose categories have levels")
     check_contract(problem, contract)
-    fit(table, contract)  # the file must keep its own contract: no text, no doubled name
+    fit(coded(table, contract), contract)  # the file must keep its own contract: no other text, no doubled name
     how = listed(contract.names) if contract.names else "every site has its own"
     print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")
     if contract.labels:
         print(f"{options.like}: labels {spoken(contract.labels)}")
+    for column in contract.columns:
+        if column.levels:
+            print(f"{options.like}: levels of {column.name}, the first is the reference: {spoken(column.levels)}")
     return contract
 
 
@@ -411,6 +453,7 @@ def _check(options: Namespace) -> int:
         rows(
             [
                 ("problem", f"{penalty}, split by {part.split}, to {to}"),
+                *([("formula", f"{part.formula}; {_formula_text(part)}")] if part.formula else []),
                 ("data", "sites agree when they meet" if federation.data is None else _data_text(federation.data)),
                 ("members", ", ".join(f"{m.name}{' (late)' if m.late else ''}" for m in federation.members)),
                 ("topology", f"{federation.network.topology}, diameter {topology.diameter(mixing.matrix)}"),
@@ -419,6 +462,12 @@ def _check(options: Namespace) -> int:
         )
     )
     return REACHED
+
+
+def _formula_text(part: "ProblemPart") -> str:
+    """Return words on what the file says of rare levels and of missing values."""
+    done = {"refuse": "are refused", "merge": "are merged", "drop": "are left out with their rows"}[part.rare_levels]
+    return f"rare levels {done}, rows with missing values are {'left out' if part.drops_gaps else 'refused'}"
 
 
 def _folds_text(part: "ProblemPart") -> str:

@@ -44,6 +44,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train claims.csv --target claims --family poisson --exposure years",
+        "glmesh train patients.csv --formula 'ill ~ age + C(ward)' --family binomial",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
@@ -55,9 +56,14 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the last)")
     add("--sample-weight", metavar="COLUMN", help="column of a table with a factor >= 0 of each sample's loss")
     add("--ids", metavar="COLUMN", help="column of a table with the names of the rows, which is no feature")
+    add("--missing", choices=("drop", "refuse"), help="rows that lack a value in a column that is used: leave them out "
+        "and count them (default with --family or --formula), or refuse the file (default otherwise)")  # fmt: skip
     parser.add_text_options()
 
     add = parser.add_argument_group("what to fit").add_argument
+    add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns of "
+        "a table: texts become columns per level, and the model file keeps how (docs/estimators.md); it says whether "
+        "there is an intercept")  # fmt: skip
     add("--model", choices=MODELS, metavar="NAME", help=f"a loss with its penalty: {', '.join(MODELS)}")
     add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip

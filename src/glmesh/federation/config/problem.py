@@ -37,6 +37,10 @@ class ProblemPart:
     choose: str = "minimum"  # or "one_standard_error": which weight the folds choose
     alphas: list[float] = field(default_factory=list)  # weights that the folds try; empty: they are computed
     aligned: bool = False  # split by features: rows without names stand in the same order at all sites
+    formula: str = ""  # "ill ~ age + C(ward)": response and terms; empty: all columns are features
+    rare_levels: str = "refuse"  # what a level with few rows over all sites does: "refuse", "merge" or "drop"
+    missing: str = ""  # rows with a missing value: "drop" or "refuse"; empty: "drop" with a formula or family
+    reveal_sites: bool = False  # whether columns may tell sites apart, whose sums all learn then
     tol: float = 1e-6  # relative gap to be proven
     tol_se: float = TOL_SE  # [standard errors] that coefficients of a family without a penalty may be off, proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
@@ -93,6 +97,11 @@ class ProblemPart:
     def by_totals(self) -> bool:
         """Return whether sites train from totals, masked sums over all sites; False: they gossip with neighbours."""
         return self.method == "totals" or (self.method == "" and self.split == "samples")
+
+    @property
+    def drops_gaps(self) -> bool:
+        """Return whether rows with a missing value are left out; False: a site with such rows is refused."""
+        return self.missing == "drop" or (self.missing == "" and bool(self.formula or self.family))
 
     def _require_totals(self, spec: ProblemSpec) -> None:
         """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""

@@ -43,6 +43,7 @@ class Figures(TypedDict, total=False):
     communications: int  # exchanges so far
     done: list[str]  # members that hold a proof
     chosen: str  # which alpha was chosen, in words; empty: none is chosen, or not yet
+    rows: str  # which rows of all sites are left out, and which levels are rare; empty: none, or not known yet
     revealed: str  # sentence that two sites learn what the other contributes; empty: masks hide it
     leverage: float | None  # largest leverage of one of the site's rows; None: not computed
     released: int  # numbers that the site has contributed to totals, of all fits

@@ -80,6 +80,7 @@ def _of_totals(now: Figures) -> list[str]:
     """
     lines = [f"  released     {released_text(now)}"] if "released" in now else []
     lines += [f"  not masked   {now['revealed']}"] if now.get("revealed") else []
+    lines += [f"  rows         {now['rows']}"] if now.get("rows") else []
     return [*lines, f"  chosen       {now['chosen']}"] if now.get("chosen") else lines
 
 

@@ -12,6 +12,7 @@ from glmesh.core import Certificate, Violation
 from glmesh.errors import GlmeshError
 from glmesh.files.model_files import packed_facts, unpacked_facts
 from glmesh.formatting import rounded_up
+from glmesh.formulas import Design
 from glmesh.methods.totals.cross_validation import Curve
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.types import Array, Matrix, Vector
@@ -34,6 +35,9 @@ class Answer:
     dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
     curve: Curve | None = None  # what the folds have found, with the weight that was chosen; None: there are no folds
     facts: FitFacts | None = None  # what the totals at the end of a fit without a penalty say; None: there were none
+    design: Design | None = None  # of the formula, with the levels of all sites; None: there is none
+    said: tuple[str, ...] = ()  # sentences for people on rare levels
+    left_out: tuple[int, int] | None = None  # rows of all sites, and those left out for missing values; None: not told
 
     @property
     def certificate(self) -> Certificate:
@@ -64,7 +68,11 @@ class Answer:
             "failure": self.failure,
             "remark": self.remark,
             "dropped": self.dropped,
+            "said": self.said,
+            "left_out": self.left_out,
         }
+        if self.design is not None:
+            head["design"] = self.design.to_dict()
         if self.curve is not None:
             head["chosen"] = self.curve.chosen
             arrays |= {"weights": self.curve.weights, "losses": self.curve.losses}
@@ -105,6 +113,9 @@ class Answer:
                 dropped=tuple(int(one) for one in tree["dropped"]),
                 curve=curve,
                 facts=unpacked_facts(tree.get("facts"), arrays),
+                design=Design.of(tree["design"]) if "design" in tree else None,
+                said=tuple(str(one) for one in tree["said"]),
+                left_out=None if tree["left_out"] is None else (int(tree["left_out"][0]), int(tree["left_out"][1])),
             )
         except (ValueError, KeyError, TypeError, IndexError, GlmeshError) as error:
             raise Violation(f"a model of other sites that cannot be read ({error})") from None

@@ -13,10 +13,11 @@ from glmesh.contract.fitting import plain_number
 from glmesh.core import Certificate
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total, Whole, summation
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.levels import Agreement, SiteFrame
 from glmesh.federation.node.rules import (
     RuleBook,
     check_folds,
@@ -45,6 +46,15 @@ FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter 
 Steps = Generator[WantedTotal, Unsigned, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class FormulaColumns:
+    """What makes a site's rows of a formula, once all sites have agreed on the levels of its categories."""
+
+    table: SiteFrame  # the site's rows as the formula sees them
+    rows: Callable[[Agreement], Rows]  # with the design's columns; may raise Mismatch
+    method: Callable[[int], OnTotals]  # for so many columns
+
+
 @dataclass(eq=False)
 class SiteProgram:
     """The program of one site: a method on its own rows, with the site's rules checked before every total.
@@ -65,6 +75,8 @@ class SiteProgram:
     seen: Callable[[float, float, float], None] = lambda objective, gap, off: None
     n_folds: int = 0  # that choose alpha; 0: there are none
     labels: tuple[str | float, ...] = ()  # of the classes, where a row has a linear predictor for each
+    columns: FormulaColumns | None = None  # that a formula makes; None: those of `block`
+    left_out: int | None = None  # rows of this site without a value, which are not in `block`; None: not told
 
     def __call__(self, beginning: Beginning) -> Steps:
         """Return the generator of one fit: it yields requests for totals, is sent sums, returns an Answer's bytes."""
@@ -96,12 +108,13 @@ class _Fit:
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning, self._place = program, beginning, 0
-        self._block = program.block
-        if program.block.loss.by_likelihood:
-            names = tuple(program.names)
-            self._block = replace(program.block, names=names, guard=SiteGuard(program.rules, bool(beginning.start)))
+        self._block = self._guarded(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
+        self._columns, self._method = tuple(program.names), program.method
+        self._width = int(program.block.X[0].shape[1])
+        self._agreed: Agreement | None = None
+        self._left_out: tuple[int, int] | None = None
         self._checked = b""  # bytes of the last point of a family that was checked
 
     def run(self) -> Steps:
@@ -111,8 +124,10 @@ class _Fit:
         """
         program, beginning = self._program, self._beginning
         program.rules.check_data(self._block, changed=bool(beginning.start))
+        if program.columns is not None:
+            yield from self._design(program.columns)
         exponents = yield from self._survey()
-        method, block = program.method, self._block
+        method, block = self._method, self._block
         self._scale = scales(exponents)
         drawn: Vector | None = None
         if beginning.start:
@@ -132,13 +147,12 @@ class _Fit:
 
     def _answer(self, state: HoldsModel, rounds: int, *, certified: bool) -> Answer:
         """Return the Answer of a fit that has ended after so many rounds; dropped columns have the coefficient 0."""
-        method, block, program = self._program.method, self._block, self._program
+        method, block, program = self._method, self._block, self._program
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
         if len(rows) > 1:
             rows = settled(block.whole_penalty, rows)
-        width = int(program.block.X[0].shape[1])
-        coef = np.zeros((len(rows), width))
-        coef[:, [k for k in range(width) if k not in self._dropped]] = rows[:, :-1]
+        coef = np.zeros((len(rows), self._width))
+        coef[:, [k for k in range(self._width) if k not in self._dropped]] = rows[:, :-1]
         facts = method.facts(state)
         if isinstance(facts, FitFacts):
             classes = program.labels if len(rows) > 1 else ()
@@ -158,7 +172,42 @@ class _Fit:
             dropped=tuple(self._dropped),
             curve=getattr(state, "curve", None),
             facts=facts if isinstance(facts, FitFacts) else None,
+            design=None if self._agreed is None else self._agreed.design,
+            said=() if self._agreed is None else self._agreed.said,
+            left_out=self._left_out,
         )
+
+    def _guarded(self, block: Rows, names: Sequence[str]) -> Rows:
+        """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
+        if not block.loss.by_likelihood:
+            return block
+        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules, bool(self._beginning.start)))
+
+    def _design(self, columns: FormulaColumns) -> Steps:
+        """Agree on the levels of the formula's categories, and take its columns in place of the table's.
+
+        It is a generator: it yields requests. Refusal is raised for rare levels, and if the site's own rules forbid
+        that it contributes with these columns.
+        """
+        program = self._program
+        self._agreed = yield from columns.table.agree(
+            self._beginning.members, lambda head, content: self._ask(head, b"", content, 0)
+        )
+        assert self._agreed is not None
+        try:
+            block = columns.rows(self._agreed)
+        except Mismatch as error:
+            raise Refusal(str(error), public=f"refused by {columns.table.me}") from None
+        self._columns = (*self._agreed.design.names, *columns.table.beside)
+        self._block, self._width = self._guarded(block, self._columns), int(block.X[0].shape[1])
+        self._scale = np.ones(block.p + 1)
+        self._method = columns.method(block.p)
+        program.rules.check_data(self._block, changed=bool(self._beginning.start))
+
+    def _rows_in_all(self, n: float, left_out: int) -> tuple[int, int]:
+        """Return (rows of all sites, those left out for missing values); n rows are in the fit."""
+        before = n if self._agreed is None or self._agreed.n is None else self._agreed.n
+        return int(before) + left_out, left_out
 
     def _survey(self) -> Steps:
         """Ask for the largest exponents of the columns, and for counts of rows, values and folds; drop rare columns.
@@ -175,7 +224,8 @@ class _Fit:
         shows = [float(program.rules.shows_constant(block, scales(exponents), changed=bool(self._beginning.start)))]
         if block.guard is None:
             shows = []
-        counts = np.concatenate([[float(n_rows)], held_out, shows, level_counts(block.X[0])])
+        gaps = [] if program.left_out is None else [float(program.left_out)]
+        counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
         marks = edges_below(exponents)
         total = yield from self._ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
@@ -184,12 +234,15 @@ class _Fit:
         program.rules.check_all(n_coefficients(block), sums[0])
         if held_out:
             check_folds(n_coefficients(block), sums[1 : 1 + len(held_out)], len(self._beginning.members))
+        others = sums[1 + len(held_out) :]
         if shows:
-            self._guard.asks_cones = sums[1 + len(held_out)] == 0.0
-        self._dropped = rare_columns(sums[1 + len(held_out) + len(shows) :], sums[0])
+            self._guard.asks_cones = others[0] == 0.0
+        if gaps:
+            self._left_out = self._rows_in_all(sums[0], int(others[len(shows)]))
+        self._dropped = rare_columns(others[len(shows) + len(gaps) :], sums[0])
         held = np.flatnonzero(held_columns(block))
         if self._dropped and (program.rare == "refuse" or np.isin(held, self._dropped).any()):
-            names = ", ".join(program.names[k] for k in self._dropped)
+            names = ", ".join(self._columns[k] for k in self._dropped)
             why = f"few rows of all sites have one of the two values of {names}"
             raise Refusal(f"{why}; leave the columns out, or write rare = 'drop' into [problem]", public=why)
         if self._dropped:

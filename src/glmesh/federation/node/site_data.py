@@ -17,7 +17,9 @@ from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import GlmeshError, InvalidData, InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.config.families import named_columns
+from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.node.roles import spec_of, with_roles
+from glmesh.federation.node.site_table import CATEGORY, coded, trimmed, with_kinds
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.svmlight import IndexBase
@@ -32,16 +34,19 @@ class SiteData:
     """The table of one site, checked without the other sites, and what the other sites are told of it."""
 
     site: Site
-    table: DataTable  # as the file has it
+    table: DataTable  # as the file has it; with a formula only the columns that it names, and rows without gaps
     offer: DataOffer  # what the other sites are told of it
+    left_out: int | None = None  # rows that are not in it because of missing values; None: such rows are refused
 
     @staticmethod
     def read(site: Site) -> SiteData:
         """Read and check a site's data file; raise Mismatch, InvalidInput or UnreadableFile if it cannot be used."""
         federation = site.federation
-        table = read_site_table(site)
+        whole = read_site_table(site)
+        table = trimmed(whole, federation.problem, federation.contract)
+        left_out = whole.m - table.m if federation.problem.drops_gaps else None
         own = own_contract(table, site)
-        fitted = fit(_widened(table, own), own)
+        fitted = fit(_widened(coded(table, own), own), own)
         if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
             raise Mismatch(
                 f"{table.where}: split by features rows must have names, to be compared with those of the other sites; "
@@ -49,7 +54,7 @@ class SiteData:
                 "file if all files have the same rows in the same order"
             )
         weight = "" if table.weight is None else site.file.sample_weight or own.weight
-        data = SiteData(site, table, _offer(fitted, own, weight, site))
+        data = SiteData(site, table, _offer(fitted, own, weight, site), left_out)
         if (told := len(pack_json(data.offer.to_json()))) > CONTROL // 2:
             raise InvalidInput(
                 f"{table.where}: the names of its {table.X.shape[1]:,} columns take {told / 1e6:.1f} MB, and at most "
@@ -66,7 +71,8 @@ class SiteData:
         A sparse table without names gets the zero columns that it lacks; columns that are no features leave them, see
         `with_roles`. A contract says which target, columns and labels the tables of all sites or ranks have.
         """
-        return with_roles(fit(_widened(self.table, contract), contract), self.site.federation.problem)
+        fitted = fit(_widened(coded(self.table, contract), contract), contract)
+        return with_roles(fitted, self.site.federation.problem)
 
     def node_data(self, fitted: Fitted) -> NodeData:
         """Return the site's table, in the contract's order, as a node's data of the federation's problem.
@@ -107,6 +113,8 @@ def read_site_table(site: Site) -> DataTable:
             weight=wanted["weight"] or None,
             missing=contract.missing,
             index_base=cast("IndexBase", "auto" if base is None else base),
+            texts=formula_of(site.federation.problem.formula).candidates if site.federation.problem.formula else (),
+            gaps=site.federation.problem.drops_gaps,
         )
     except InvalidData:
         raise
@@ -127,9 +135,12 @@ def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
     A name is "" where neither says it. A contract says which target, columns and labels the tables of all sites or
     ranks have.
     """
-    file = site.file
+    file, formula = site.file, site.federation.problem.formula
+    target = formula_of(formula).targets[0] if formula else contract.target
+    if formula and file.target not in ("", target):
+        raise InvalidInput(f"the node file has target = {file.target!r}, and the formula {target!r}; leave the key out")
     return {
-        "target": site.federation.problem.time or file.target or contract.target,
+        "target": site.federation.problem.time or file.target or target,
         "ids": file.ids or contract.ids,
         "weight": file.sample_weight or contract.weight,
     }
@@ -154,12 +165,13 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 
     A contract says which target, columns and labels the tables of all sites or ranks have.
     """
-    part, contract = site.federation.problem, site.federation.data
+    part, contract = site.federation.problem, site.federation.contract
     if contract is not None:
         labels = table.labels if part.has_labels else ()
         return contract if contract.labels else contract.with_labels(labels)
     weight = "" if table.weight is None else site.file.sample_weight
-    return Contract.like(table, split=part.split, classifies=part.has_labels, weight=weight)
+    made = Contract.like(table, split=part.split, classifies=part.has_labels, weight=weight)
+    return with_kinds(made, table) if part.formula else made
 
 
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
@@ -186,7 +198,7 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
             rows=table.m,
             ids="" if table.ids is None else row_digest(table.ids, federation),
         )
-    offer = replace(offer, scales=[] if len(own.columns) > _SCALES else scales(table.X))
+    offer = replace(offer, scales=[] if len(own.columns) > _SCALES else _scales(table.X, own))
     if federation.data is not None:  # all sites have the names
         return offer
     return replace(
@@ -194,7 +206,13 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
         names=list(own.names) if own.header else None,
         width=len(own.columns),
         booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"],
+        categories=[k for k, column in enumerate(own.columns) if column.kind == CATEGORY],
     )
+
+
+def _scales(X: SampleMatrix, own: Contract) -> list[int | None]:
+    """Return `scales` of X, None for the categories of the contract that the table keeps."""
+    return [None if one.kind == CATEGORY else k for k, one in zip(scales(X), own.columns, strict=True)]
 
 
 def _said_base(table: DataTable, said: bool) -> str:

@@ -11,13 +11,13 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from glmesh.contract import Fitted
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
-from glmesh.federation.node.checkpoint import contract_of
+from glmesh.federation.node.levels import Agreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.program import SiteProgram, site_method
+from glmesh.federation.node.own_rows import OwnRows, alone
+from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
@@ -27,6 +27,7 @@ from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
+from glmesh.formatting import rows_text
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import Rows
 from glmesh.methods.totals.dealing import rows_of_part
@@ -78,19 +79,19 @@ class FitFigures(ReleaseFigures):
     done: list[str]
     chosen: str
     revealed: str
+    rows: str
 
 
 class Totalling:
     """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
 
-    def __init__(
-        self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
-    ) -> None:
+    def __init__(self, neighbourhood: Neighbourhood, federation: Federation, own: OwnRows) -> None:
         warm_up_totals()  # so that no sign of life waits for a compilation
-        self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
+        self._neighbourhood, self._federation, self._own = neighbourhood, federation, own
+        self._fitted, self._summary = own.fitted, own.summary
         site = neighbourhood.site
         self._site = site
-        self._block = _rows(federation, site, data, summary)
+        self._block = _rows(federation, site, own.data, own.summary)
         self.info = _federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
@@ -99,9 +100,11 @@ class Totalling:
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
-        self._leverage = largest_leverage(self._block)
+        self._shown = alone(self._block, own.frame(federation, site))
+        self._leverage = largest_leverage(self._shown)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words
+        self._said: list[str] = []  # sentences on rows that were left out, and on rare levels
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self._off = np.nan  # proven bound of the distance to the optimum in standard errors, after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
@@ -116,7 +119,7 @@ class Totalling:
         block = _rows(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
         _rules(federation, site, block, kept.changed).check_data(block, changed=False)
-        return _released(block, kept.released, largest_leverage(block))
+        return _released(block, kept.released, None if federation.problem.formula else largest_leverage(block))
 
     @property
     def figures(self) -> FitFigures:
@@ -138,7 +141,8 @@ class Totalling:
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
             "chosen": self._chosen,
             "revealed": self._federation.revealed,
-            **_released(self._block, self._kept.released, self._leverage),
+            "rows": "; ".join(self._said),
+            **_released(self._shown, self._kept.released, self._leverage),
         }
 
     def run(
@@ -188,9 +192,19 @@ class Totalling:
             self._progress, self._off = (objective, gap), off
             seen(objective, gap)
 
-        n_sites = len(self.info.names)
         checks = part.tol, max_rounds, self._rules, names, part.rare, told, part.cv
-        return SiteProgram(method, block, n_sites, *checks, self._fitted.labels)
+        frame = self._own.frame(self._federation, self._site)
+        columns = None
+        if frame is not None:
+            columns = FormulaColumns(frame, self._designed, lambda p: site_method(part, p))
+        return SiteProgram(
+            *(method, block, len(self.info.names), *checks, self._fitted.labels), columns, self._own.left_out
+        )
+
+    def _designed(self, agreed: Agreement) -> Rows:
+        """Return the site's rows with the columns of the design that all sites have agreed on."""
+        data, summary = self._own.designed(agreed, self._federation.problem)
+        return _rows(self._federation, self._site, data, summary)
 
     # messages
 
@@ -287,7 +301,8 @@ class Totalling:
             raise InvalidInput(f"another process of {names[self.info.me]} has been started since; this one ends")
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
-            raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
+            public = self._runner.refusal.public
+            raise Mismatch(public, private=str(self._runner.refusal).removeprefix(public).lstrip("; "))
         if self._ends_all(refusals):
             self.machine.refuse(_PASSED_ON)  # tells the neighbours that this node knows
             self._pass_on()
@@ -360,6 +375,8 @@ class Totalling:
         self._progress, self._off = (answer.objective, answer.certificate.relative), answer.off
         if answer.curve is not None:
             self._chosen = answer.curve.text(self._federation.problem.choose)
+        rows = [] if answer.left_out is None else [f"rows of all sites: {rows_text(*answer.left_out)}"]
+        self._said = [*rows, *answer.said]
         outcome = _OUTCOMES.get(answer.failure, TrainingOutcome.NO_OPTIMUM)
         if answer.certified:
             outcome = TrainingOutcome.CERTIFIED
@@ -378,7 +395,11 @@ class Totalling:
         links = self._neighbourhood.links
         links.send_to_all(Kind.BYE, pack_json({}))
         links.flush(1.0)
-        said = (answer.sentence, self._chosen and f"{self._chosen}.", self._federation.revealed)
+        said = (
+            *(answer.sentence, self._chosen and f"{self._chosen}."),
+            *(f"{one[0].upper()}{one[1:]}." for one in self._said),
+            self._federation.revealed,
+        )
         return Ending(outcome, model.sites, model.without, why=" ".join(one for one in said if one))
 
     def _all_know(self) -> bool:
@@ -402,7 +423,8 @@ class Totalling:
             l1_ratio=float(part.model().l1_ratio or 0.0),
             classes=classes,
             info=self._provenance(answer, outcome),
-            contract=contract_of(self._fitted, part.split),
+            contract=self._own.contract_of_model(answer.design, part),
+            design=answer.design,
             facts=answer.facts,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
@@ -435,8 +457,12 @@ class Totalling:
         if self._federation.revealed:
             info["revealed"] = self._federation.revealed
         if answer.dropped:
-            columns = self._fitted.table.columns
+            columns = self._own.columns(answer.design, part)
             info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
+        if answer.left_out is not None:
+            info |= {"rows": answer.left_out[0], "rows_left_out": answer.left_out[1]}
+        if answer.said:
+            info["levels"] = "; ".join(answer.said)
         if answer.curve is not None:
             curve = answer.curve
             info |= {"cv_folds": part.cv, "cv_rule": part.choose}
