@@ -191,13 +191,13 @@ def _panel(
     x, sent = np.asarray(history["communications"]), np.asarray(history["bytes"])
     line: dict[str, Any] = {"color": BLUE, "linewidth": 1.8}
     points: dict[str, Any] = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
-    floor = _log_axis(axes, list(curves.values()), goal)
+    floor = log_axis(axes, list(curves.values()), goal)
     shown = 0
     for style, (name, values) in zip((line, points), curves.items(), strict=False):
         keep = np.isfinite(values) & (values >= 0)
         if keep.any():
             shown += 1
-            drawn = _above(values[keep], floor)
+            drawn = above(values[keep], floor)
             axes.plot(x[keep], drawn, label=name, clip_on=False, **style)
             if style is line:
                 _end(axes, x[keep][-1], drawn[-1], values[keep][-1])
@@ -226,12 +226,12 @@ def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None
         axes.set_axis_off()
 
 
-def _above(values: Vector, floor: float) -> Vector:
+def above(values: Vector, floor: float) -> Vector:
     """Return the values >= 0 as a log axis can show them: zeros become `floor`, others stay in [1e-300, 1e300]."""
     return np.where(values > 0, values.clip(1e-300, 1e300), floor)
 
 
-def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
+def log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
     """Give axes a log y scale that spans all curves and the goal in whole decades, and draw the goal; return the floor.
 
     The floor is the y at which zeros are drawn: a decade below all else, and marked 0; it is NaN if no value is zero.
@@ -244,7 +244,8 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
     if not len(values):
         return np.nan
     goals = [goal] if goal is not None and 0 < goal < np.inf else []
-    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), goals])))
+    room = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
+    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), room])))
     # up to 1 at least, so that what is tiny looks tiny
     low, high = (int(decades.min()), max(int(decades.max()) + 1, 0)) if len(decades) else (-16, 0)
     floor = 10.0 ** (low - 1) if (values == 0).any() else np.nan
@@ -258,12 +259,17 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
         FuncFormatter(lambda tick, _: "0" if tick == floor else f"$\\mathdefault{{10^{{{round(np.log10(tick))}}}}}$")
     )
     for one in goals:
-        axes.axhline(one, color=GREEN, linewidth=1.2, linestyle="--", label="_goal")
-        axes.annotate(
-            f"goal {one:.3g}", (0, one), xycoords=("axes fraction", "data"), xytext=(4, 3), color=GREEN, fontsize=9,
-            textcoords="offset points", ha="left", va="bottom",
-        )  # fmt: skip
+        goal_line(axes, one)
     return floor
+
+
+def goal_line(axes: "Axes", goal: float) -> None:
+    """Draw the y that is aimed at as a broken horizontal line with its number at the left."""
+    axes.axhline(goal, color=GREEN, linewidth=1.2, linestyle="--", label="_goal")
+    axes.annotate(
+        f"goal {goal:.3g}", (0, goal), xycoords=("axes fraction", "data"), xytext=(4, 3), color=GREEN, fontsize=9,
+        textcoords="offset points", ha="left", va="bottom",
+    )  # fmt: skip
 
 
 def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
@@ -401,12 +407,12 @@ def training(
             axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
             key = ("objective", "gap", "consensus")[column]
             curves = [_relative(one, key) if column == 1 else np.asarray(one[key]) for one in histories]
-            floor = np.nan if column == 0 else _log_axis(axes, curves, tol if column == 1 else None)
+            floor = np.nan if column == 0 else log_axis(axes, curves, tol if column == 1 else None)
             for history, values in zip(histories, curves, strict=True):
                 keep = np.isfinite(values) & ((values >= 0) | (column == 0))
                 xs, ys = (
                     np.asarray(history[against])[keep],
-                    values[keep] if column == 0 else _above(values[keep], floor),
+                    values[keep] if column == 0 else above(values[keep], floor),
                 )
                 axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
                 axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
