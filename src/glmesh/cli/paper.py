@@ -53,7 +53,8 @@ def run(options: Namespace) -> int:
     cells = [(claim.text, "yes" if claim.seen else "no", claim.figures) for claim in claims]
     print(f"\n{text_table(['claim', 'seen', 'figures'], cells, [claim.ours for claim in claims], left=(0, 1, 2))}")
     seen = [claim.seen for claim in claims if not claim.ours]
-    print(f"\n{sum(seen)} of {len(seen)} claims of the paper were seen. * or bold: ours, beside the paper's.")
+    counted = f"{sum(seen)} of {len(seen)} claims of the paper were seen. " if seen else ""
+    print(f"\n{counted}* or bold: ours, beside the paper's.")
     print(f"The whole page: {folder / 'report.md'}")
     if not can_plot():
         print("No pictures, because matplotlib is missing: pip install 'glmesh[plot]'")

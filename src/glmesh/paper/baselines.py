@@ -118,7 +118,8 @@ def _baselines(
         claims += verdicts(traces, strength)
         name = f"{kind}-baselines-{strength:g}"
         title = f"{kind}, {data.name}, λ = {strength:g} per sample, ring of {NODES}"
-        panels.append(Panel(name, title, traces, floor=1e-9))
+        ours = [trace.name for trace in traces if trace.name.startswith("CoLA")]
+        panels.append(Panel(name, title, traces, floor=1e-9, ours=ours))
     penalty = "λm/2 |w|²" if kind == "ridge" else "λm |w|₁"
     about = (
         f"{kind.capitalize()}, 1/2 |Xw − y|² + {penalty} over m = {len(data.y):,} samples (λ is per sample), "

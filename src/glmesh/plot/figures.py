@@ -92,7 +92,7 @@ def convergence(
     _say_agreed(right, [history])
     if seen is not None:
         _raster(figure.add_subplot(grid[0, 0], sharex=left), history, seen)
-    return _finish(figure, path, title)
+    return finish(figure, path, title)
 
 
 def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = None) -> "Figure":
@@ -140,7 +140,7 @@ def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = N
     if len(places) <= _LABELLED:
         for node, (x, y) in places.items():
             axes.text(x, y, str(node), color="white", fontsize=0.42 * size**0.5, ha="center", va="center")
-    return _finish(figure, path, title)
+    return finish(figure, path, title)
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -152,7 +152,7 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
+def finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
     """Give a figure the title `title` (None: none) and write it to the file `path` (None: no file); return it."""
     if title:
         figure.suptitle(title, color=INK, fontsize=12)
@@ -425,73 +425,7 @@ def training(
             plain_axes(axes)
             if column == 2:
                 _say_agreed(axes, histories)
-    return _finish(drawn, path, title)
-
-
-def selection(
-    alphas: Vector,
-    mse_path: Matrix,
-    alpha: float,
-    *,
-    coefs: Matrix | None = None,
-    path: Path | None = None,
-    title: str | None = None,
-) -> "Figure":
-    """Draw the error on held-out samples along a path of penalties, and the coefficients, if given.
-
-    Parameters
-    ----------
-    alphas : array of shape (n_alphas,)
-        Weights of the penalty.
-    mse_path : array of shape (n_alphas, n_folds)
-        Mean squared error on the samples that each fold held out.
-    alpha : float
-        The weight that was chosen, marked in the figure.
-    coefs : array of shape (p, n_alphas), optional
-        Coefficients along the path; None draws the error alone.
-    path : str or path, optional
-        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
-    title : str, optional
-        Heading of the figure; default: none.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure, which can be changed further.
-
-    Raises
-    ------
-    ImportError
-        matplotlib is not installed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from glmesh import plot
-    >>> alphas = np.geomspace(1.0, 0.01, 5)
-    >>> figure = plot.selection(alphas, np.ones((5, 3)), alpha=0.1, coefs=np.zeros((2, 5)))
-    >>> len(figure.axes)
-    2
-    """
-    drawn = new_figure(9.6 if coefs is not None else 5.4, 4.0)
-    left = drawn.add_subplot(1, 1 if coefs is None else 2, 1)
-    mean, spread = mse_path.mean(axis=1), mse_path.std(axis=1) / np.sqrt(max(mse_path.shape[1] - 1, 1))
-    left.semilogx(alphas, mse_path, color=GREY, linewidth=0.7, alpha=0.7)
-    left.fill_between(alphas, mean - spread, mean + spread, color=TINT, linewidth=0)
-    left.semilogx(alphas, mean, color=BLUE, linewidth=1.8)
-    left.set_title("mean squared error on held-out samples", color=INK, fontsize=11, loc="left")
-    right = [] if coefs is None else [drawn.add_subplot(1, 2, 2)]
-    for axes in right:
-        assert coefs is not None
-        axes.semilogx(alphas, coefs.T, linewidth=1.2)
-        axes.set_title("coefficients", color=INK, fontsize=11, loc="left")
-    for axes in (left, *right):
-        axes.axvline(alpha, color=ORANGE, linewidth=1.4, linestyle="--")
-        axes.set_xlabel("alpha", color=INK)
-        axes.invert_xaxis()
-        plain_axes(axes)
-    left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=ORANGE, ha="center", va="bottom")
-    return _finish(drawn, path, title)
+    return finish(drawn, path, title)
 
 
 def plain_axes(axes: "Axes") -> None:
