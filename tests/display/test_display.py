@@ -18,6 +18,7 @@ from glmesh.display import Curve, Overview, bound_in_words
 from glmesh.display.curve import HEIGHT, svg
 from glmesh.errors import UnsuitablePair
 from glmesh.inference import Summary
+from glmesh.methods import Nids
 from tests.cases import cases
 
 EVIL = "<script>alert('1')</script>\"&"
@@ -149,6 +150,20 @@ def test_long_models_are_cut_and_say_so(names):
     assert "x91" not in page.text
 
 
+def test_how_it_was_computed_names_model_method_network_and_who_holds_what():
+    X = frame()
+    for method, split, holds in (
+        (Nids(), "features", "rows"),
+        (None, "features", "columns"),
+        (None, "samples", "rows"),
+    ):
+        result = solve(Problem.glm(X, X["age"], alpha=0.5, split=split), method=method, topology="star", n_nodes=4)
+        how = dict(result.how)
+        assert how["model"] == "squared, l2, alpha 0.5"
+        assert how["network"] == f"star, 4 nodes with 3 links; each holds {holds}"
+        assert how["method"] == name
+
+
 # --- proofs in words
 
 
@@ -263,6 +278,8 @@ def test_classes_have_their_names_and_a_file_has_its_coefficients(tmp_path):
         again = glmesh.load_model(tmp_path / "iris.npz")
         pd.testing.assert_frame_equal(again.summary().to_frame(), overview.to_frame())
         page_of(again._repr_html_())
+        assert "✓" in model._repr_html_()
+        assert "✓" not in again._repr_html_()  # the file does not say how the fit ended
 
 
 # --- names of columns

@@ -2,16 +2,18 @@
 
 import numpy as np
 
-from glmesh.display import Overview
+from glmesh.display.overview import LISTED, Overview
 from glmesh.engine.result import terms_of
 from glmesh.files.model_files import Model
 from glmesh.inference import Inference
 
 
-def coefficients_text(model: Model) -> str:
-    """Return the table of a fit without a penalty; of any other model the largest coefficients by name, with bars."""
+def coefficients_text(model: Model, most: int = LISTED) -> str:
+    """Return the table of a fit without a penalty; of any other model its `most` largest coefficients, with bars."""
     if model.facts is not None:
         return str(Inference(model.facts).summary())
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
     coef = np.ravel(model.coef)
-    return "\n".join(Overview(title="", verdict="", good=True, terms=terms, coef=coef, intercepts=intercepts).rows())
+    return "\n".join(
+        Overview(title="", verdict="", good=True, terms=terms, coef=coef, intercepts=intercepts).rows(most)
+    )

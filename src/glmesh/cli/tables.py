@@ -27,9 +27,9 @@ def text_table(
     flags = list(strong) or [False] * len(rows)
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     room = min(shutil.get_terminal_size((100, 24)).columns - 1, WIDEST) - 2 - 2 * (len(widths) - 1)
-    for _ in range(len(left)):
-        widest = max(left, key=lambda k: widths[k])
-        widths[widest] = min(widths[widest], max(widths[widest] - (sum(widths) - room), LEAST))
+    fixed = sum(width for k, width in enumerate(widths) if k not in left)
+    widest = max((cap for cap in range(LEAST, WIDEST) if _total(widths, left, cap) <= room - fixed), default=LEAST)
+    widths = [min(width, widest) if k in left else width for k, width in enumerate(widths)]
     lines = ["  " + _line(header, widths, left), "  " + "  ".join("-" * width for width in widths)]
     for row, flag in zip(rows, flags, strict=True):
         cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
@@ -38,6 +38,11 @@ def text_table(
             mark = "* " if flag and not bold and k == 0 else "  "
             lines.append(f"{mark}\x1b[1m{text}\x1b[0m" if flag and bold else mark + text)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _total(widths: Sequence[int], left: Sequence[int], cap: int) -> int:
+    """Return the sum of the widths of the columns numbered `left`, none of which is wider than `cap`."""
+    return sum(min(widths[k], cap) for k in left)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: Sequence[int]) -> str:

@@ -33,6 +33,7 @@ from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
 from glmesh.core import AnyMethod
 from glmesh.core.block import NetworkInfo
+from glmesh.display.overview import LARGEST
 from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
@@ -314,4 +315,4 @@ def _summary(
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
     proven = f" {result.proof}" if result.proof and model.facts is None else ""
-    return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model)}"
+    return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

@@ -34,7 +34,7 @@ def svg(curves: Sequence[Curve], goal: float | None) -> str:
     """Return curves as one SVG element without script, style or id; "" if no curve has two points.
 
     A gap of 0 lies at the floor, a decade below all else, which is marked 0. `goal` is the relative gap that was aimed
-    at, drawn as a broken line; None: there was none. The end of each curve is marked, and its value written once.
+    at, drawn as a broken line; None: there was none. The end of each curve is marked, of a single one with its value.
     """
     drawn = [(x, y) for x, y in (curve.points for curve in curves) if len(x) > 1]
     if not drawn:
@@ -64,8 +64,9 @@ def svg(curves: Sequence[Curve], goal: float | None) -> str:
             f"<polyline points='{places}' fill='none' stroke='#3b82c4' stroke-width='1.8'/>"
             f"<circle class='end' cx='{at}' cy='{to}' r='3' fill='#3b82c4'/>"
         )
-    last = float(drawn[0][1][-1])
-    parts.append(f"<text x='{float(at) + 6:.1f}' y='{float(to) + 3:.1f}'>{f'{last:.0e}' if last else '0'}</text>")
+    if len(drawn) == 1:
+        last = float(drawn[0][1][-1])
+        parts.append(f"<text x='{float(at) + 6:.1f}' y='{float(to) + 3:.1f}'>{f'{last:.0e}' if last else '0'}</text>")
     parts.append(
         f"<text x='{WIDTH - RIGHT}' y='{HEIGHT - 6}' text-anchor='end'>{scale.most:,.0f} communications</text></svg>"
     )

@@ -46,8 +46,8 @@ class Overview:
         What was fitted, such as "Ridge".
     verdict : str
         How the fit ended and what is proven, in sentences.
-    good : bool
-        Whether the fit ended as was asked for.
+    good : bool or None
+        Whether the fit ended as was asked for; None: that is not known.
     terms : tuple of n_terms str
         Names of the coefficients.
     coef : array of shape (n_terms,)
@@ -79,7 +79,7 @@ class Overview:
 
     title: str
     verdict: str
-    good: bool
+    good: bool | None
     terms: tuple[str, ...]
     coef: Vector
     intercepts: tuple[tuple[str, float], ...] = ()
@@ -151,11 +151,15 @@ class Overview:
         said = "".join(f"<p class='quiet'>{escape(one)}</p>" for one in left_out)
         how = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.how)
         fold = f"<details><summary>How it was computed</summary><table class='how'>{how}</table></details>"
-        mark, colour = ("✓", "#2f9e5b") if self.good else ("!", "#d9822b")
+        mark = {
+            True: "<b style='color:#2f9e5b'>✓</b> ",
+            False: "<b style='color:#d9822b'>!</b> ",
+            None: "",
+        }[self.good]
         return (
             f"<div class='glmesh-fit'><style>{STYLE}</style>"
             f"<p><b>{escape(self.title)}</b></p>"
-            f"<p><b style='color:{colour}'>{mark}</b> {escape(self.verdict)}</p>"
+            f"<p>{mark}{escape(self.verdict)}</p>"
             f"<div class='parts'><div><table>{rows}</table>{said}</div>{svg(self.curves, self.goal)}</div>"
             + (f"<p>{escape(self.cost)}</p>" if self.cost else "")
             + (fold if how else "")

@@ -11,7 +11,7 @@ def how_of(run: Run) -> tuple[tuple[str, str], ...]:
     spec, setup, where = run.problem.spec, run.nodes.setup, run.options.topology
     penalty = f"{spec.penalty_name}, alpha {spec.alpha:g}" if spec.alpha else "no penalty"
     intercept = ", with an intercept" if spec.fit_intercept else ""
-    holds = "rows" if spec.split == "samples" else "columns"
+    holds = "rows" if spec.split == "samples" or run.nodes.replicates else "columns"
     shape = f"{where}, " if isinstance(where, str) else ""
     links = f"{len(setup.links):,} link{'s' * (len(setup.links) != 1)}"
     said = [

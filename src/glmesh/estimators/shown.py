@@ -43,7 +43,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         return Overview(
             title=type(self).__name__,
             verdict=_verdict(results) if results else "Fitted earlier; its history is not kept in a file.",
-            good=all(one.reached for one in results),
+            good=all(one.reached for one in results) if results else None,
             terms=terms,
             coef=np.ravel(coef),
             intercepts=intercepts,

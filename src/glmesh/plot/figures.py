@@ -192,15 +192,16 @@ def _panel(
     line: dict[str, Any] = {"color": BLUE, "linewidth": 1.8}
     points: dict[str, Any] = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
     floor = log_axis(axes, list(curves.values()), goal)
-    shown = 0
+    ends: list[tuple[str, float, float, float]] = []  # colour, x, y as drawn, value
     for style, (name, values) in zip((line, points), curves.items(), strict=False):
         keep = np.isfinite(values) & (values >= 0)
         if keep.any():
-            shown += 1
             drawn = above(values[keep], floor)
             axes.plot(x[keep], drawn, label=name, clip_on=False, **style)
-            if style is line:
-                _end(axes, x[keep][-1], drawn[-1], values[keep][-1])
+            ends.append((style["color"], x[keep][-1], drawn[-1], values[keep][-1]))
+    shown = len(ends)
+    for number, end in enumerate(ends, 1):
+        _end(axes, *end, told=number == shown)  # what nodes have proven is told, rather than what was measured
     if not shown:
         axes.text(0.5, 0.5, "nothing to draw", color=INK, ha="center", transform=axes.transAxes)
         axes.set_axis_off()
@@ -272,13 +273,17 @@ def goal_line(axes: "Axes", goal: float) -> None:
     )  # fmt: skip
 
 
-def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
-    """Mark the end of a curve at (x, drawn) with a dot and the number `value`; drawn is a floor if value is 0."""
-    axes.scatter([x], [drawn], s=36, color=BLUE, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
-    axes.annotate(
-        f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=BLUE, fontsize=9, ha="left",
-        va="center", annotation_clip=False,
-    )  # fmt: skip
+def _end(axes: "Axes", color: str, x: float, drawn: float, value: float, *, told: bool) -> None:
+    """Mark the end of a curve at (x, drawn) with a dot and, if it is `told`, the number `value`.
+
+    `drawn` is the floor of the axis if the value is 0.
+    """
+    axes.scatter([x], [drawn], s=36, color=color, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
+    if told:
+        axes.annotate(
+            f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=color, fontsize=9, ha="left",
+            va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:

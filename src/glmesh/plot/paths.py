@@ -12,6 +12,7 @@ from glmesh.types import Matrix, Vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _NAMED = 12  # [lines] names of more than this do not find room beside the axes
 
@@ -78,7 +79,7 @@ def selection(
         lines = axes.semilogx(alphas, coefs.T, linewidth=1.2)
         axes.set_title("coefficients", color=INK, fontsize=11, loc="left")
         if names is not None:
-            _name_ends(axes, alphas, coefs, [str(name) for name in names], [line.get_color() for line in lines])
+            _name_ends(axes, alphas, coefs, [str(name) for name in names], lines)
     for axes in (left, *right):
         axes.axvline(alpha, color=ORANGE, linewidth=1.4, linestyle="--")
         axes.set_xlabel("alpha", color=INK)
@@ -88,7 +89,7 @@ def selection(
     return finish(drawn, path, title)
 
 
-def _name_ends(axes: "Axes", alphas: Vector, coefs: Matrix, names: Sequence[str], colors: Sequence[str]) -> None:
+def _name_ends(axes: "Axes", alphas: Vector, coefs: Matrix, names: Sequence[str], lines: "Sequence[Line2D]") -> None:
     """Write the names of the largest coefficients at the ends of their lines, where alpha is smallest.
 
     Names that would cover each other are moved apart, by a twentieth of the axis.
@@ -104,5 +105,5 @@ def _name_ends(axes: "Axes", alphas: Vector, coefs: Matrix, names: Sequence[str]
         place = max(float(ends[k]), place + (high - low) / 20.0)
         axes.annotate(
             names[k], (alphas[at], ends[k]), xytext=(1.02, place), textcoords=("axes fraction", "data"),
-            color=colors[k], fontsize=9, va="center", annotation_clip=False,
+            color=lines[k].get_color(), fontsize=9, va="center", annotation_clip=False,
         )  # fmt: skip
