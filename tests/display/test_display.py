@@ -152,16 +152,25 @@ def test_long_models_are_cut_and_say_so(names):
 
 def test_how_it_was_computed_names_model_method_network_and_who_holds_what():
     X = frame()
-    for method, split, holds in (
-        (Nids(), "features", "rows"),
-        (None, "features", "columns"),
-        (None, "samples", "rows"),
+    for method, split, name, holds in (
+        (Nids(), "features", "Nids", "rows"),
+        (None, "features", "Cola", "columns"),
+        (None, "samples", "ProximalNewton", "rows"),
     ):
         result = solve(Problem.glm(X, X["age"], alpha=0.5, split=split), method=method, topology="star", n_nodes=4)
         how = dict(result.how)
         assert how["model"] == "squared, l2, alpha 0.5"
         assert how["network"] == f"star, 4 nodes with 3 links; each holds {holds}"
         assert how["method"] == name
+
+
+def test_the_curve_of_a_certified_run_is_what_the_nodes_proved_and_ends_within_the_goal():
+    X = frame()
+    problem = Problem.glm(X, 2 * X["age"] - X["stays"], penalty="l1", alpha=5.0)
+    result = solve(problem, n_nodes=4, tol=1e-5, stop="certificate")
+    assert result.status is Status.CERTIFIED
+    assert result.curve.points[1][-1] == pytest.approx(result.relative_gap, rel=1e-3)
+    assert result.relative_gap <= 1e-5
 
 
 # --- proofs in words

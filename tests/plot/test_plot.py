@@ -100,6 +100,14 @@ def test_training_draws_zeros_ends_and_the_goal() -> None:
     assert all(len(axes.collections) == 2 for axes in figure.axes)
 
 
+def test_training_draws_what_nodes_certified() -> None:
+    figure = plot.training([history()], tol=1e-4)
+    for axes, against in ((figure.axes[2], "round"), (figure.axes[3], "bytes")):
+        points = axes.lines[-1]
+        assert points.get_marker() == "o"
+        assert np.asarray(points.get_xdata()).tolist() == history()[against][9::10].tolist()
+
+
 @pytest.mark.parametrize("ascii", [False, True])
 def test_a_curve_in_text_has_zeros_at_its_floor_an_end_and_a_goal(ascii: bool) -> None:
     lines = plot.curve([0, 1, 2], [1.0, 0.01, 0.0], height=8, goal=1e-3, ascii=ascii).split("\n")

@@ -310,9 +310,11 @@ class Result:
 
     @property
     def curve(self) -> Curve:
-        """Return the relative gap by communications, for a picture."""
+        """Return the relative gap by communications, for a picture; of a certified run what the nodes proved."""
+        proven = np.asarray(self.history["certificate"])
+        certified = self.status is Status.CERTIFIED and np.isfinite(proven).sum() > 1
         with np.errstate(all="ignore"):
-            gaps = np.asarray(self.history["gap"]) / np.abs(self.history["objective"])
+            gaps = (proven if certified else np.asarray(self.history["gap"])) / np.abs(self.history["objective"])
         return Curve(np.asarray(self.history["communications"]), gaps)
 
     def __repr__(self) -> str:

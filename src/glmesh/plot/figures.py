@@ -412,7 +412,8 @@ def training(
             axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
             key = ("objective", "gap", "consensus")[column]
             curves = [_relative(one, key) if column == 1 else np.asarray(one[key]) for one in histories]
-            floor = np.nan if column == 0 else log_axis(axes, curves, tol if column == 1 else None)
+            proofs = [_relative(one, "certificate") for one in histories if column == 1 and "certificate" in one]
+            floor = np.nan if column == 0 else log_axis(axes, [*curves, *proofs], tol if column == 1 else None)
             for history, values in zip(histories, curves, strict=True):
                 keep = np.isfinite(values) & ((values >= 0) | (column == 0))
                 xs, ys = (
@@ -421,6 +422,8 @@ def training(
                 )
                 axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
                 axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
+            if column == 1:
+                _draw_proofs(axes, histories, against, floor)
             if row == 0:
                 axes.set_title(label, color=INK, fontsize=11, loc="left")
             axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)
@@ -431,6 +434,16 @@ def training(
             if column == 2:
                 _say_agreed(axes, histories)
     return finish(drawn, path, title)
+
+
+def _draw_proofs(axes: "Axes", histories: Sequence[Mapping[str, Vector]], against: str, floor: float) -> None:
+    """Draw the relative gaps that nodes certified themselves, as points over the cost `against`; 0 at the y `floor`."""
+    for history in histories:
+        proven = _relative(history, "certificate") if "certificate" in history else np.zeros(0)
+        keep = np.isfinite(proven) & (proven >= 0)
+        if keep.any():
+            xs, ys = np.asarray(history[against])[keep], above(proven[keep], floor)
+            axes.plot(xs, ys, color=ORANGE, linestyle="", marker="o", markersize=4, clip_on=False)
 
 
 def plain_axes(axes: "Axes") -> None:
