@@ -13,12 +13,12 @@ def how_of(run: Run) -> tuple[tuple[str, str], ...]:
     intercept = ", with an intercept" if spec.fit_intercept else ""
     holds = "rows" if spec.split == "samples" or run.nodes.replicates else "columns"
     shape = f"{where}, " if isinstance(where, str) else ""
-    links = f"{len(setup.links):,} link{'s' * (len(setup.links) != 1)}"
+    links = f"{len(setup.links):,} link{'s' * (len(setup.links) > 1)}" if setup.links else ""
     said = [
         ("model", f"{spec.loss.name}, {penalty}{intercept}"),
         ("method", getattr(run.method, "name", type(run.method).__name__)),
         *(("", f"{name} from round {first:,}: {why}") for first, name, why in run.story),
-        ("network", f"{shape}{run.n_nodes:,} nodes with {links}; each holds {holds}"),
+        ("network", f"{shape}{run.n_nodes:,} nodes with {links}; each holds {holds}" if links else "one node alone"),
     ]
     return (*said, ("faults", "some were planned")) if not run.faults.is_empty else tuple(said)
 

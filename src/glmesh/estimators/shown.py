@@ -39,6 +39,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         terms, intercepts = terms_of(coef, intercept, names, getattr(self, "classes_", ()))
         found: Result | list[Result] | None = getattr(self, "result_", None)
         results = found if isinstance(found, list) else [] if found is None else [found]
+        chosen = [("chosen", f"alpha {self.alpha_:g}")] if hasattr(self, "alpha_") else []
         how = [(name, text) for name, text in results[0].how if name != "model"] if results else []
         return Overview(
             title=type(self).__name__,
@@ -48,7 +49,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
             coef=np.ravel(coef),
             intercepts=intercepts,
             cost=_cost(results),
-            how=(("estimator", " ".join(repr(self).split())), *how),
+            how=(("estimator", " ".join(repr(self).split())), *chosen, *how),
             curves=[one.curve for one in results],
             goal=results[0].tol if results else None,
             note=note,
