@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 
 import glmesh
@@ -127,6 +128,18 @@ def test_a_result_draws_its_goal_and_its_end(results, tmp_path):
     assert (tmp_path / "r.png").stat().st_size > 1000
     assert any(text.get_text().startswith("goal") for text in left.texts)
     assert len(left.collections) == 1
+
+
+def test_coefficients_of_a_fit_without_optimum_are_not_passed_off_as_estimates():
+    X = frame()
+    result = solve(Problem.glm(X, (X["age"] > 0) * 1, family="binomial", alpha=0, fit_intercept=True), n_nodes=2)
+    assert result.status is Status.NO_OPTIMUM
+    assert "they estimate nothing" in str(result.summary())
+    assert "they estimate nothing" in page_of(result._repr_html_()).text
+    assert "Largest coefficients" not in repr(result)
+    with pytest.warns(ConvergenceWarning):
+        model = glmesh.GLMRegressor(family="binomial", n_nodes=2).fit(X, (X["age"] > 0) * 1)
+    assert "they estimate nothing" in str(model.summary())
 
 
 def test_a_diverged_fit_can_be_shown():

@@ -59,6 +59,9 @@ class Status(enum.Enum):
         return self.value
 
 
+NO_ESTIMATES = "The coefficients are those of the round in which the fit ended; they estimate nothing."
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """The outcome of a run; every field is an attribute.
@@ -221,6 +224,11 @@ class Result:
         return self.status in (Status.CONVERGED, Status.CERTIFIED, Status.STATIONARY, Status.ROUNDS_DONE)
 
     @property
+    def estimates_anything(self) -> bool:
+        """Return whether the coefficients come near something: not where there is no optimum, or no step was made."""
+        return self.status not in (Status.NO_OPTIMUM, Status.COLLINEAR, Status.NO_START, Status.DIVERGED)
+
+    @property
     def proof(self) -> str:
         """Return the sentence on what is proven: of the coefficients in standard errors, else of the objective.
 
@@ -234,7 +242,10 @@ class Result:
     @property
     def cost(self) -> str:
         """Return rounds, communications and bytes as text."""
-        return f"{self.rounds:,} rounds, {self.communications:,} communications, {size(self.bytes)} over all links"
+        counted = ((self.rounds, "round"), (self.communications, "communication"))
+        return ", ".join(
+            [*(f"{n:,} {what}{'s' * (n != 1)}" for n, what in counted), f"{size(self.bytes)} over all links"]
+        )
 
     def summary(
         self, level: float = 0.95, *, vcov: str = "model", use_t: bool | None = None, exponentiate: bool = False
@@ -306,6 +317,7 @@ class Result:
             how=self.how,
             curves=[self.curve],
             goal=self.tol,
+            note="" if self.estimates_anything else NO_ESTIMATES,
         )
 
     @property
@@ -318,7 +330,7 @@ class Result:
         return Curve(np.asarray(self.history["communications"]), gaps)
 
     def __repr__(self) -> str:
-        line = self._overview.line
+        line = self._overview.line if self.estimates_anything else ""
         return f"<Result {self.message}{f' Largest coefficients: {line}.' if line else ''}>"
 
     def _repr_html_(self) -> str:

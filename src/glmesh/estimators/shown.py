@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glmesh.display import Overview
-from glmesh.engine.result import Result, terms_of
+from glmesh.engine.result import NO_ESTIMATES, Result, terms_of
 
 
 class Shown(BaseEstimator):  # type: ignore[misc]
@@ -39,6 +39,8 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         terms, intercepts = terms_of(coef, intercept, names, getattr(self, "classes_", ()))
         found: Result | list[Result] | None = getattr(self, "result_", None)
         results = found if isinstance(found, list) else [] if found is None else [found]
+        if not all(one.estimates_anything for one in results):
+            note = NO_ESTIMATES
         chosen = [("chosen", f"alpha {self.alpha_:g}")] if hasattr(self, "alpha_") else []
         how = [(name, text) for name, text in results[0].how if name != "model"] if results else []
         return Overview(
