@@ -248,6 +248,30 @@ def test_odd_curves_are_drawn_inside_the_picture(gaps, goal):
 # --- estimators
 
 
+def test_a_fit_with_as_many_coefficients_as_rows_shows_itself_without_a_table():
+    X = frame(3, 2)
+    model = glmesh.GLMRegressor(family="gaussian", n_nodes=1).fit(X, [1.0, 2.0, 4.0])
+    for fit in (model, model.result_):
+        page = page_of(fit._repr_html_())
+        assert "std err" not in page.text
+        assert "bmi" in page.text
+        assert repr(fit)
+        with pytest.raises(UnsuitablePair, match="3 rows and 3 coefficients"):
+            fit.summary()
+
+
+def test_the_html_of_a_fit_without_a_penalty_has_its_table_folded_away(results, tmp_path):
+    X = frame()
+    for fit in (results["family"], glmesh.PoissonRegressor(alpha=0.0, n_nodes=2).fit(X, np.round(np.exp(X["age"])))):
+        page = page_of(fit._repr_html_())
+        assert "Table with standard errors" in page.text
+        assert "std err" in page.text
+        assert page.text.count(EVIL) == 2  # as a coefficient, and in the table
+    fit.save(tmp_path / "p.npz")
+    assert "std err" in page_of(glmesh.load_model(tmp_path / "p.npz")._repr_html_()).text
+    assert "std err" not in results["ridge"]._repr_html_()
+
+
 @pytest.fixture(scope="module")
 def cancer() -> tuple[pd.DataFrame, pd.Series]:
     data = load_breast_cancer(as_frame=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glmesh.display.overview import LISTED, Overview
+from glmesh.display.overview import LISTED, Overview, table_of
 from glmesh.engine.result import terms_of
 from glmesh.files.model_files import Model
 from glmesh.inference import Inference
@@ -10,8 +10,9 @@ from glmesh.inference import Inference
 
 def coefficients_text(model: Model, most: int = LISTED) -> str:
     """Return the table of a fit without a penalty; of any other model its `most` largest coefficients, with bars."""
-    if model.facts is not None:
-        return str(Inference(model.facts).summary())
+    table = None if model.facts is None else table_of(Inference(model.facts))
+    if table is not None:
+        return str(table)
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
     coef = np.ravel(model.coef)
     return "\n".join(

@@ -4,7 +4,7 @@ Everything is made from names and numbers that are given; runs, methods, rows an
 """
 
 from glmesh.display.curve import Curve
-from glmesh.display.overview import Overview
+from glmesh.display.overview import Overview, table_of
 from glmesh.display.words import bound_in_words
 
-__all__ = ["Curve", "Overview", "bound_in_words"]
+__all__ = ["Curve", "Overview", "bound_in_words", "table_of"]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.display.curve import Curve, svg
-from glmesh.errors import InvalidInput
+from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
+from glmesh.inference import Inference, Summary
 from glmesh.types import Flags, Vector
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.7em 1em;margin
 .glmesh-fit tr,.glmesh-fit tr:nth-child(odd),.glmesh-fit td,.glmesh-fit th{background:none!important;border:0;
 color:inherit;padding:.08em .9em .08em 0;text-align:left;font-weight:normal;vertical-align:middle;white-space:nowrap}
 .glmesh-fit .how td{white-space:normal}
+.glmesh-fit caption{text-align:left;font-weight:bold;padding:.4em 0 .2em}
+.glmesh-fit details table+table{margin:.5em 0}
+.glmesh-fit details table+table tr>*+*{text-align:right}
 .glmesh-fit td.number{text-align:right;font-variant-numeric:tabular-nums;padding-right:0}
 .glmesh-fit .quiet{opacity:.75;font-size:13px}
 .glmesh-fit summary{cursor:pointer}
@@ -64,6 +68,8 @@ class Overview:
         Relative gap that was aimed at; None: there was none.
     note : str, default ""
         A last sentence, such as why there are no standard errors.
+    table : Summary, optional
+        Table of inference, which the HTML has as a fold-out; None: there is none.
 
     Examples
     --------
@@ -88,6 +94,7 @@ class Overview:
     curves: Sequence[Curve] = ()
     goal: float | None = None
     note: str = ""
+    table: Summary | None = None
 
     def to_frame(self) -> pd.DataFrame:
         """Return the coefficients as a data frame of pandas, indexed by term, the intercepts first.
@@ -150,6 +157,8 @@ class Overview:
         left_out += [f"{len(self.intercepts):,} intercepts"] if len(few) < len(self.intercepts) else []
         said = "".join(f"<p class='quiet'>{escape(one)}</p>" for one in left_out)
         how = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.how)
+        inference = "" if self.table is None else self.table._repr_html_()
+        table = f"<details><summary>Table with standard errors</summary>{inference}</details>" if inference else ""
         fold = f"<details><summary>How it was computed</summary><table class='how'>{how}</table></details>"
         mark = {
             True: "<b style='color:#2f9e5b'>✓</b> ",
@@ -162,6 +171,7 @@ class Overview:
             f"<p>{mark}{escape(self.verdict)}</p>"
             f"<div class='parts'><div><table>{rows}</table>{said}</div>{svg(self.curves, self.goal)}</div>"
             + (f"<p>{escape(self.cost)}</p>" if self.cost else "")
+            + table
             + (fold if how else "")
             + (f"<p class='quiet'>{escape(self.note)}</p>" if self.note else "")
             + "</div>"
@@ -181,6 +191,17 @@ class Overview:
         if zeros.any():
             said.append(f"{int(zeros.sum()):,} of {len(zeros):,} coefficients are 0")
         return said
+
+
+def table_of(inference: Inference) -> Summary | None:
+    """Return the table of inference; None where there is none, as with as many coefficients as rows.
+
+    What shows itself must not fail; who asks for the table by `summary` is told why there is none.
+    """
+    try:
+        return inference.summary()
+    except (InvalidData, UnsuitablePair):
+        return None
 
 
 def _cell(value: float) -> str:

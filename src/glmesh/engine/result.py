@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.core import Certificate, Event
-from glmesh.display import Curve, Overview, bound_in_words
+from glmesh.display import Curve, Overview, bound_in_words, table_of
 from glmesh.errors import UnsuitablePair
 from glmesh.formatting import rounded_up, size
 from glmesh.inference import Inference, Summary
@@ -334,8 +334,9 @@ class Result:
         return f"<Result {self.message}{f' Largest coefficients: {line}.' if line else ''}>"
 
     def _repr_html_(self) -> str:
-        """Return the fit at a glance as HTML, for notebooks."""
-        return self._overview._repr_html_()
+        """Return the fit at a glance as HTML, for notebooks, with the table of inference if there is one."""
+        table = None if self.facts is None else table_of(Inference(self.facts))
+        return replace(self._overview, table=table)._repr_html_()
 
 
 def terms_of(

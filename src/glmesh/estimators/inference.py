@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from glmesh.display import Overview
+from glmesh.display import Overview, table_of
 from glmesh.engine.result import Result
 from glmesh.errors import UnsuitablePair
 from glmesh.estimators.base import NetworkEstimator
@@ -208,6 +208,11 @@ class InferenceMixin(NetworkEstimator):
         """Return what totals at the end of the fit say; None: nothing."""
         facts: FitFacts | None = getattr(self, "_facts", None)
         return facts if self._first_result is None else self._first_result.facts
+
+    @property
+    def _table(self) -> Summary | None:
+        """Return the table of inference; None: this fit has none."""
+        return None if self._fit_facts is None else table_of(self._inference())
 
     def _uncertain(self, result: Result | None) -> UnsuitablePair:
         """Return (not raise) the error that says why this fit has no standard errors."""

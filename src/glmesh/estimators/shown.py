@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from glmesh.display import Overview
 from glmesh.engine.result import NO_ESTIMATES, Result, terms_of
+from glmesh.inference import Summary
 
 
 class Shown(BaseEstimator):  # type: ignore[misc]
@@ -55,7 +56,13 @@ class Shown(BaseEstimator):  # type: ignore[misc]
             curves=[one.curve for one in results],
             goal=results[0].tol if results else None,
             note=note,
+            table=self._table,
         )
+
+    @property
+    def _table(self) -> Summary | None:
+        """Return the table of inference; None: the estimator, or this fit, has none."""
+        return None
 
     def _repr_html_inner(self) -> str:
         """Return the fit at a glance as HTML; scikit-learn's box before the fit."""
