@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glmesh.kernels.jit import ONE, ZERO, kernel
+from glmesh.kernels.jit import ONE, TWO, ZERO, inlined, kernel
 
 
 @kernel
@@ -39,31 +39,77 @@ def add_dense_gram(X, h, scaled, out):
     """Add the upper triangle of diag(f) Z' diag(h) Z diag(f) to `out`, shape (n (n + 1) / 2,), row by row of it.
 
     Z is X, shape (m, p), and a column of ones after it if n = p + 1; `scaled` is (f (n,), scratch like `out`). Rows
-    with h = 0 and entries that are zero are skipped.
+    with h = 0 are skipped, and four others are added at a time, which reads and writes the scratch a fourth as often;
+    entries that are zero in all four are skipped.
     """
     factors, part = scaled
-    n, p, end = np.uint64(factors.size), np.uint64(X.shape[1]), np.uint64(h.size)
+    n, end = np.uint64(factors.size), np.uint64(h.size)
+    first, second, third = ZERO, ZERO, ZERO
     for begin in range(ZERO, end, CHUNK):
         part[:] = 0.0
+        waiting = ZERO
         for i in range(begin, min(begin + CHUNK, end)):
             if h[i] == 0.0:
                 continue
-            row, t = X[i], ZERO
-            for a in range(p):
-                factor = h[i] * row[a]
-                if factor != 0.0:
-                    for b in range(a, p):
-                        part[t + b - a] += factor * row[b]
-                    if n > p:
-                        part[t + p - a] += factor
-                t += n - a
-            if n > p:
-                part[t] += h[i]
+            if waiting == ZERO:
+                first = np.uint64(i)
+            elif waiting == ONE:
+                second = np.uint64(i)
+            elif waiting == TWO:
+                third = np.uint64(i)
+            else:
+                _add_four(X, h, (first, second, third, i), part, n)
+                waiting = ZERO
+                continue
+            waiting += ONE
+        if waiting > ZERO:
+            _add_one(X, h, first, part, n)
+        if waiting > ONE:
+            _add_one(X, h, second, part, n)
+        if waiting > TWO:
+            _add_one(X, h, third, part, n)
         t = ZERO
         for a in range(n):
             for b in range(a, n):
                 out[t] += part[t] * factors[a] * factors[b]
                 t += ONE
+
+
+@inlined
+def _add_one(X, h, i, part, n):
+    """Add h_i z_i z_i^T to the upper triangle `part`, in place; z_i is row i of X, with a 1 after it if n = p + 1."""
+    p, row, t = np.uint64(X.shape[1]), X[i], ZERO
+    for a in range(p):
+        factor = h[i] * row[a]
+        if factor != 0.0:
+            for b in range(a, p):
+                part[t + b - a] += factor * row[b]
+            if n > p:
+                part[t + p - a] += factor
+        t += n - a
+    if n > p:
+        part[t] += h[i]
+
+
+@inlined
+def _add_four(X, h, four, part, n):
+    """Add h_i z_i z_i^T of the four rows i of X in `four` to the upper triangle `part`, in place.
+
+    z_i is row i of X, with a 1 after it if n = p + 1.
+    """
+    i, j, k, o = four
+    p, t = np.uint64(X.shape[1]), ZERO
+    x, y, z, u = X[i], X[j], X[k], X[o]
+    for a in range(p):
+        c, d, e, f = h[i] * x[a], h[j] * y[a], h[k] * z[a], h[o] * u[a]
+        if c != 0.0 or d != 0.0 or e != 0.0 or f != 0.0:
+            for b in range(a, p):
+                part[t + b - a] += (c * x[b] + d * y[b]) + (e * z[b] + f * u[b])
+            if n > p:
+                part[t + p - a] += (c + d) + (e + f)
+        t += n - a
+    if n > p:
+        part[t] += (h[i] + h[j]) + (h[k] + h[o])
 
 
 @kernel

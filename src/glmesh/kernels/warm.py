@@ -20,6 +20,7 @@ from glmesh.kernels.gram import (
 )
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.narrow import NarrowRows, NarrowScratch, NarrowSums, step_narrow_rows
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
@@ -93,6 +94,23 @@ def warm_up_totals() -> None:
     )
     best_share(np.zeros((2, 2)), one, one, 1)
     standardised_products(unit, one, one, unit, zeros.copy(), zeros.copy())
+    step_narrow_rows(
+        NarrowRows(unit, ends, x, one, np.zeros((4, 1))),
+        Losses(np.array([[0.0, 0.0, 0.0, -1.0, 0.0]]), 0.0, 0.0, 1.0, 1.0),
+        Move(np.ones((1, 1, 4)), np.zeros((0, 4)), one, 0.0, 1.0),
+        np.zeros((1, 1, 4)),
+        NarrowSums(
+            np.zeros((1, 3)),
+            np.zeros((1, 3, 4)),
+            np.zeros((1, 3)),
+            zeros.copy(),
+            np.zeros((1, 1, 12)),
+            zeros.copy(),
+        ),
+        NarrowScratch(
+            unit.copy(), np.zeros((1, 4)), np.zeros((1, 12)), x.copy(), x.copy(), one, np.zeros(3), np.zeros((2, 1))
+        ),
+    )
     add_dense_gram(unit, one, (one, x.copy()), x.copy())
     smooth_rows(
         Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),

@@ -110,15 +110,15 @@ class InteriorPoint(TotalMethod[InteriorState]):
         """
         state.visited = at_rows.visited(block)
         if state.frame is None:
-            fields = _of_all(block, lambda k: at_rows.moments(block, k, state))
-            self._begin(block, state, (yield Total(_stacked(fields), at=state.centre)))
+            told = _of_all(block, lambda k: at_rows.moments(block, k, state))
+            self._begin(block, state, (yield Total(_stacked(told), at=state.centre)))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
         model = steps.InteriorModel.of(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
-        made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
+        fields, rows = at_rows.step_fields(block, state, frame, cap)
         trial = steps.TrialPoint.of(model, state)
-        sums = yield Total(_stacked([fields for fields, _ in made]), like=like, at=trial.point)
+        sums = yield Total(fields, like=like, at=trial.point)
         state.sums = sums
         try:
             factor = steps.newton_matrix(model, trial, sums)
@@ -134,7 +134,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             if length != trial.length:
                 state.shorten(length)
                 return
-        state.accept(trial.point, trial.l1, [rows for _, rows in made])
+        state.accept(trial.point, trial.l1, rows)
         least = max(steps.LEAST_MU * self.tol * state.objective / model.n_pieces, TINY_MU * state.mu)
         state.plan(steps.newton_step(model, state, trial, sums, factor, least))
 
