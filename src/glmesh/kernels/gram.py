@@ -2,17 +2,19 @@
 
 import numpy as np
 
-from glmesh.kernels.jit import ONE, TWO, ZERO, inlined, kernel
+from glmesh.kernels.jit import ONE, THREE, TWO, ZERO, inlined, kernel
 
 
 @kernel
-def add_gram(indptr, indices, data, h, position, found, values, out):
+def add_gram(indptr, indices, data, h, position, found, values, ones, out):
     """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), for the m rows x_i of a CSR matrix.
 
     The matrix is (indptr, indices, data), h has shape (m,). position[j] in 0..n - 1 is the place in `out` of column j
     of the matrix, and negative if the column is left out; places and the indices of a row ascend. Rows are added one
-    after the other, so the bits depend on nothing else. `found` and `values`, shape (n,), are overwritten.
+    after the other, so the bits depend on nothing else. If `ones`, each row has a 1 in the last column of `out`.
+    `found` and `values`, with an entry more than places, are overwritten.
     """
+    last = np.uint64(out.shape[0] - 1)
     for i in range(np.uint64(h.size)):
         weight = h[i]
         if weight == 0.0:
@@ -24,6 +26,10 @@ def add_gram(indptr, indices, data, h, position, found, values, out):
                 found[n] = np.uint64(at)
                 values[n] = data[e]
                 n += ONE
+        if ones:
+            found[n] = last
+            values[n] = 1.0
+            n += ONE
         for a in range(n):
             factor = weight * values[a]
             row = out[found[a]]
@@ -114,22 +120,26 @@ def _add_four(X, h, four, part, n):
 
 @kernel
 def standardised_products(X, mean, inverse, ways, Z, out):
-    """Write (X - mean) inverse, and ones after it if d = p + 1, to Z, shape (m, d), and Z ways' to `out`, shape (m, r).
+    """Write (X - mean) inverse, and ones after it if d = p + 1, to Z, shape (m, d), and Z ways to `out`, shape (m, 4).
 
-    X has shape (m, p), mean and inverse (p,), and ways (r, d).
+    X has shape (m, p), mean and inverse (p,), and ways (d, 4), four so that their sums stay in registers.
     """
-    p, d, r = np.uint64(X.shape[1]), np.uint64(Z.shape[1]), np.uint64(ways.shape[0])
+    p, d = np.uint64(X.shape[1]), np.uint64(Z.shape[1])
     for i in range(np.uint64(X.shape[0])):
-        row, z = X[i], Z[i]
+        row, z, found = X[i], Z[i], out[i]
         for j in range(p):
             z[j] = (row[j] - mean[j]) * inverse[j]
         if d > p:
             z[p] = 1.0
-        for w in range(r):
-            way, product = ways[w], 0.0
-            for j in range(d):
-                product += z[j] * way[j]
-            out[i, w] = product
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            if z[j] != 0.0:
+                way = ways[j]
+                first += z[j] * way[ZERO]
+                second += z[j] * way[ONE]
+                third += z[j] * way[TWO]
+                fourth += z[j] * way[THREE]
+        found[ZERO], found[ONE], found[TWO], found[THREE] = first, second, third, fourth
 
 
 @kernel

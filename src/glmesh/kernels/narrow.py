@@ -1,7 +1,8 @@
-"""One pass over dense rows of few columns, for the interior-point method: all sums of several nodes at once.
+"""Passes over dense rows of few columns: sums over the rows of several nodes in one call.
 
-Predictions, multipliers, and sums over rows are made for some rows at a time, which stay in a core's cache; one call
-for all nodes takes a tenth of the time of a call for each of these steps at each node.
+BLAS takes a call for each node and product, and for few rows and columns these calls cost more than the sums. Bits do
+not depend on which nodes a call is for. For the interior-point method predictions, multipliers and sums are made for
+some rows at a time, which stay in a core's cache.
 """
 
 from typing import NamedTuple
@@ -12,8 +13,6 @@ from glmesh.kernels.gram import add_dense_gram, standardised_products
 from glmesh.kernels.interior import Losses, Move, Outcome, step_rows
 from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, inlined, kernel
 from glmesh.types import Indices, Matrix, Vector
-
-N_VECTORS = np.uint64(12)  # columns of `Outcome.vectors`, a constant so that loops over them are unrolled
 
 
 class NarrowRows(NamedTuple):
@@ -26,7 +25,7 @@ class NarrowRows(NamedTuple):
     starts: Indices  # (K + 1,) first row of each node and, last, their end
     mean: Vector  # (p,)
     inverse: Vector  # (p,)
-    ways: Matrix  # (4, d) coefficients: the point, and three directions
+    ways: Matrix  # (d, 4) coefficients: the point, and three directions
 
 
 class NarrowSums(NamedTuple):
@@ -36,7 +35,7 @@ class NarrowSums(NamedTuple):
     k: Matrix  # (K, 3, 4)
     sizes: Matrix  # (K, 3)
     spread: Matrix  # (K, 1)
-    moments: Matrix  # (K, d, 12) Z' vectors, see `Outcome.vectors`
+    moments: Matrix  # (K, 12, d) vectors' Z, see `Outcome.vectors`
     triangle: Matrix  # (K, d (d + 1)/2) upper triangle of Z' diag(D) Z; D is the first of the vectors
 
 
@@ -93,20 +92,87 @@ def step_narrow_rows(rows, losses, move, after, sums, scratch):
 
 @inlined
 def _add_moments(Z, vectors, moments):
-    """Add Z' vectors to `moments`, shape (d, 12), in place; Z has shape (m, d), `vectors` (m, 12).
+    """Add vectors' Z to `moments`, shape (12, d), in place; Z has shape (m, d), `vectors` (m, 12).
 
-    Four rows are added at a time, and the last ones one by one.
+    Four rows are added at a time, which reads and writes `moments` a fourth as often, and the last ones one by one.
     """
-    m, d = np.uint64(Z.shape[0]), np.uint64(Z.shape[1])
+    m, d, n = np.uint64(Z.shape[0]), np.uint64(Z.shape[1]), np.uint64(moments.shape[0])
     fours = m - m % FOUR
     for i in range(ZERO, fours, FOUR):
         a, b, c, e = Z[i], Z[i + ONE], Z[i + TWO], Z[i + THREE]
-        s, t, u, v = vectors[i], vectors[i + ONE], vectors[i + TWO], vectors[i + THREE]
-        for j in range(d):
-            if a[j] != 0.0 or b[j] != 0.0 or c[j] != 0.0 or e[j] != 0.0:
-                for r in range(N_VECTORS):
-                    moments[j, r] += (a[j] * s[r] + b[j] * t[r]) + (c[j] * u[r] + e[j] * v[r])
+        for r in range(n):
+            row = moments[r]
+            s, t, u, v = vectors[i, r], vectors[i + ONE, r], vectors[i + TWO, r], vectors[i + THREE, r]
+            for j in range(d):
+                row[j] += (a[j] * s + b[j] * t) + (c[j] * u + e[j] * v)
     for i in range(fours, m):
-        for j in range(d):
-            for r in range(N_VECTORS):
-                moments[j, r] += Z[i, j] * vectors[i, r]
+        for r in range(n):
+            for j in range(d):
+                moments[r, j] += Z[i, j] * vectors[i, r]
+
+
+@kernel
+def row_products(X, ways, out):
+    """Write X w + b to out[:, c] for two columns (w, b) = ways[:, c], b last; X is (m, p), `ways` (p + 1, 2).
+
+    A sum has four parts, so that additions need not wait for each other.
+    """
+    p = np.uint64(X.shape[1])
+    fours = p - p % FOUR
+    for i in range(np.uint64(X.shape[0])):
+        row = X[i]
+        a, b, c, d = ways[p, ZERO], 0.0, 0.0, 0.0
+        e, f, g, h = ways[p, ONE], 0.0, 0.0, 0.0
+        for j in range(ZERO, fours, FOUR):
+            k, n, o = j + ONE, j + TWO, j + THREE
+            a += row[j] * ways[j, ZERO]
+            e += row[j] * ways[j, ONE]
+            b += row[k] * ways[k, ZERO]
+            f += row[k] * ways[k, ONE]
+            c += row[n] * ways[n, ZERO]
+            g += row[n] * ways[n, ONE]
+            d += row[o] * ways[o, ZERO]
+            h += row[o] * ways[o, ONE]
+        for j in range(fours, p):
+            a += row[j] * ways[j, ZERO]
+            e += row[j] * ways[j, ONE]
+        out[i, ZERO], out[i, ONE] = (a + b) + (c + d), (e + f) + (g + h)
+
+
+@kernel
+def column_products(X, starts, vectors, out):
+    """Add v'X and the sum of v, for each of r vectors v and each of K nodes, to `out`, shape (r, K, p + 1).
+
+    X has shape (m, p), `vectors` (r, m); rows starts[k], ..., starts[k + 1] - 1 are those of node k. Four rows are
+    added at a time, and the last ones of a node one by one.
+    """
+    p = np.uint64(X.shape[1])
+    for k in range(np.uint64(starts.size) - ONE):
+        begin, end = np.uint64(starts[k]), np.uint64(starts[k + ONE])
+        fours = end - (end - begin) % FOUR
+        for i in range(begin, fours, FOUR):
+            a, b, c, d = X[i], X[i + ONE], X[i + TWO], X[i + THREE]
+            for r in range(np.uint64(vectors.shape[0])):
+                row, v = out[r, k], vectors[r]
+                s, t, u, w = v[i], v[i + ONE], v[i + TWO], v[i + THREE]
+                if s != 0.0 or t != 0.0 or u != 0.0 or w != 0.0:
+                    for j in range(p):
+                        row[j] += (a[j] * s + b[j] * t) + (c[j] * u + d[j] * w)
+                    row[p] += (s + t) + (u + w)
+        for i in range(fours, end):
+            for r in range(np.uint64(vectors.shape[0])):
+                row, s = out[r, k], vectors[r, i]
+                for j in range(p):
+                    row[j] += X[i, j] * s
+                row[p] += s
+
+
+@kernel
+def node_grams(X, starts, h, scaled, out):
+    """Add what `add_dense_gram` makes of the rows of each of K nodes to `out`, shape (K, n (n + 1) / 2).
+
+    Rows starts[k], ..., starts[k + 1] - 1 of X, shape (m, p), are those of node k; h has shape (m,).
+    """
+    for k in range(np.uint64(starts.size) - ONE):
+        begin, end = np.uint64(starts[k]), np.uint64(starts[k + ONE])
+        add_dense_gram(X[begin:end], h[begin:end], scaled, out[k])

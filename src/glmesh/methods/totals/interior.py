@@ -126,7 +126,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             state.failure = "rounding"
             return
         if not steps.may_be_coarse(like, sums, n_nodes):
-            self._certify(block, state, trial, factor)
+            self._certify(block, state, model, trial, factor)
         state.watch()
         if state.step is not None:
             length, best = steps.better_length(model, state, state.step, sums)
@@ -182,15 +182,16 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
     # values and bounds
 
-    def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
+    def _certify(
+        self, block: Rows, state: InteriorState, model: steps.InteriorModel, trial: steps.TrialPoint, factor: Factor
+    ) -> None:
         """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
 
-        `factor` is that of the Newton matrix there. A total is a sum over all nodes.
+        `model` is the objective, `factor` that of the Newton matrix at the point. A total is a sum over all nodes.
         """
         frame, sums = state.frame, state.sums
         assert frame is not None
         assert sums is not None
-        model = steps.InteriorModel.of(block, frame)
         points = {"loss": trial.point}
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine

@@ -72,13 +72,13 @@ def step_fields(block: Rows, state: InteriorState, frame: Frame, cap: float) -> 
         before, length, mu = np.concatenate(state.rows), step.length, step.mu
         ways[1:] = step.direction, step.restoring, step.affine
     move = Move(before, np.zeros((0, 4)), np.array([0.0, length, *TRIALS]), length, mu)
-    sums = _no_sums(block.size, d)
+    sums, columns = _no_sums(block.size, d), np.ascontiguousarray(ways.T)
     stacked = block.stacked if d <= NARROW else None
 
     def fill(nodes: slice) -> None:
         """Compute the sums and multipliers of some hosted nodes into the arrays above."""
         if stacked is not None:
-            part = NarrowRows(stacked, block.starts[nodes.start : nodes.stop + 1], *frame.columns.centring, ways)
+            part = NarrowRows(stacked, block.starts[nodes.start : nodes.stop + 1], *frame.columns.centring, columns)
             _step_narrow(part, losses, move, after, NarrowSums(*[one[nodes] for one in sums]))
             return
         for k in range(nodes.start, nodes.stop):
@@ -89,9 +89,9 @@ def step_fields(block: Rows, state: InteriorState, frame: Frame, cap: float) -> 
     list(block.threads.map(fill, block.threads.spans(block.nonzeros)))
     moments, flat = sums.moments, (block.size, -1)
     fields = {"values": np.minimum(sums.losses, cap), "k": sums.k.reshape(flat), "size": sums.sizes}
-    fields |= {"spread": sums.spread, "gram": sums.triangle, "right": moments[:, :, 1], "pull": moments[:, :, 2]}
-    theta, room = (moments[:, :, some].transpose(0, 2, 1).reshape(flat) for some in (SIGNS, ROOMS))
-    return fields | {"theta": theta, "room": room}, [after[a:b] for a, b in pairwise(block.starts.tolist())]
+    fields |= {"spread": sums.spread, "gram": sums.triangle, "right": moments[:, 1], "pull": moments[:, 2]}
+    fields |= {"theta": moments[:, SIGNS].reshape(flat), "room": moments[:, ROOMS].reshape(flat)}
+    return fields, [after[a:b] for a, b in pairwise(block.starts.tolist())]
 
 
 def _no_sums(n_nodes: int, d: int) -> NarrowSums:
@@ -101,14 +101,14 @@ def _no_sums(n_nodes: int, d: int) -> NarrowSums:
         np.zeros((n_nodes, len(CANDIDATES), len(PARTS) + 1)),
         np.zeros((n_nodes, len(CANDIDATES))),
         np.zeros((n_nodes, 1)),
-        np.zeros((n_nodes, d, N_VECTORS)),
+        np.zeros((n_nodes, N_VECTORS, d)),
         np.zeros((n_nodes, d * (d + 1) // 2)),
     )
 
 
 def _step_narrow(rows: NarrowRows, losses: Losses, move: Move, after: Matrix, sums: NarrowSums) -> None:
     """Make the step on the rows of some nodes by one kernel: write multipliers to `after`, and add to `sums`."""
-    n, d = min(CHUNK, int(np.diff(rows.starts).max(initial=1))), sums.moments.shape[1]
+    n, d = min(CHUNK, int(np.diff(rows.starts).max(initial=1))), sums.moments.shape[2]
     scratch = NarrowScratch(
         np.empty((n, d)),
         np.empty((n, 4)),
@@ -138,7 +138,8 @@ def _step(
         )
         sums.losses[:] += part
         own.add(rows, vectors)
-    sums.triangle[:], sums.moments[:] = own.sums()
+    sums.triangle[:], moments = own.sums()
+    sums.moments[:] = moments.T
 
 
 SIGNS = [3 + len(PARTS) * c + part for c in range(len(CANDIDATES)) for part in (0, 1)]  # vectors of the field "theta"

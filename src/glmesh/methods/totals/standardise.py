@@ -198,14 +198,15 @@ def packed(matrix: Matrix) -> Vector:
 def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices, out: Matrix) -> None:
     """Add X' diag(weights) X on n columns to the upper triangle of the first n rows and columns of `out`.
 
-    `columns` are their numbers, ascending; `data` are the entries to take in place of those of X, shape (X.nnz,), and
-    `weights` has shape (m,).
+    If `out` has a row more, the last row and column are those of a column of ones. `columns` are the numbers of the n
+    columns, ascending; `data` are the entries to take in place of those of X, shape (X.nnz,), and `weights` has shape
+    (m,).
     """
     position = np.full(X.shape[1], -1, dtype=np.int64)
     position[columns] = np.arange(len(columns))
-    found, values = np.empty(len(columns), dtype=np.uint64), np.empty(len(columns))
+    found, values = np.empty(len(columns) + 1, dtype=np.uint64), np.empty(len(columns) + 1)
     indptr, indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
-    add_gram(indptr, indices, data, weights, position, found, values, out)
+    add_gram(indptr, indices, data, weights, position, found, values, len(out) > len(columns), out)
 
 
 def is_sparse(X: SampleMatrix) -> bool:
