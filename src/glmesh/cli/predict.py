@@ -20,7 +20,7 @@ from glmesh.files.streams import kind_of
 from glmesh.files.svmlight import IndexBase
 from glmesh.formulas import Design, Frame
 from glmesh.formulas.tables import designed
-from glmesh.functions import Softmax
+from glmesh.functions import Cox, Softmax
 from glmesh.types import Flags, Labels, SampleMatrix
 
 PROBABLE = ("logistic", Softmax.name)  # losses whose models know the probabilities of classes
@@ -241,7 +241,7 @@ def _report(options: Namespace, model: Model, predictions: Labels, table: DataTa
     if model.without:
         everybody = len(model.sites) + len(model.without)
         text += f"; the model is without {', '.join(model.without)} ({len(model.sites)} of {everybody} sites)"
-    if table.y is not None:
+    if table.y is not None and model.loss != Cox.name:  # hazards are not on the scale of times
         known = ~table.missing_labels[whole]
         y, made = table.y[whole][known], predictions[known]
         fit = score(model, made, y) if len(y) else None

@@ -181,7 +181,7 @@ class _Fit:
         """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
         if not block.loss.by_likelihood:
             return block
-        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules))
+        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules, bool(self._beginning.start)))
 
     def _design(self, columns: FormulaColumns) -> Steps:
         """Agree on the levels of the formula's categories, and take its columns in place of the table's.
@@ -269,12 +269,13 @@ class _Fit:
         for stage in method.stages(block, state):
             yield from self._stage(method, block, state, stage)
 
-    def _stage(self, method: OnTotals, block: Rows, state: HoldsModel, steps: AnyRounds) -> Steps:
-        """Make one part of a round; it is a generator, which yields its requests.
+    def _stage(self, method: OnTotals, block: Rows, state: HoldsModel, begin: Callable[[], AnyRounds]) -> Steps:
+        """Make the part of a round that `begin` returns; it is a generator, which yields its requests.
 
         If another site was first to ask, at another point, move there and make the part again.
         """
         self._check_point(method, block, state)
+        steps = begin()
         request = next(steps, None)
         while request is not None:
             try:
@@ -293,7 +294,7 @@ class _Fit:
                         "same version of glmesh?"
                     ) from None
                 self._check_point(method, block, state)
-                steps = next(iter(method.stages(block, state)))
+                steps = begin()
                 request = next(steps, None)
 
     def _check_point(self, method: OnTotals, block: Rows, state: Any) -> None:

@@ -104,21 +104,25 @@ class RuleBook:
         for h in curvatures[curvatures.any(axis=1)]:
             share, spread = dominance(h, h * sizes)
             if share > rules.largest_share:
-                raise self._refuse(f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}")
+                why = f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
             if spread < rules.effective_rows:
-                raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
+                why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
 
-    def shows_few(self, d: int, weights: Vector, traces: Vector) -> bool:
+    def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
 
         Rows with a weight above 0 are in it; `traces` is what each adds to its trace. Nothing is shown by no row at
         all. Else the rules about rows per coefficient, and about the rows that a Hessian is spread over, hold here too.
+        `alone`: others may learn the site's own sum, from the difference of those of two sets of members.
         """
         rules, n = self.rules, int(np.count_nonzero(weights))
         if not n:
             return False
         share, spread = dominance(weights, traces)
-        least = max(float(rules.least_class), d / rules.most_columns)
+        most = min(SEEN_ALONE, rules.most_columns) if alone else rules.most_columns
+        least = max(float(rules.least_class), d / most)
         return n < least or share > rules.largest_share or spread < rules.effective_rows
 
     def shows_constant(self, block: Rows, scale: Vector, *, changed: bool) -> bool:
@@ -127,11 +131,8 @@ class RuleBook:
         Where members may change, the difference of two such sums is one site's; `changed` and `scale` are those of
         `check_data` and `check_point`.
         """
-        d, n = n_coefficients(block), n_rows(block)
-        if (changed or self.may_change) and d / n > SEEN_ALONE:
-            return True
-        used = (block.weight[0] > 0).astype(np.float64)
-        return self.shows_few(d, used, used * row_sizes(block, scale))
+        used, alone = (block.weight[0] > 0).astype(np.float64), changed or self.may_change
+        return self.shows_few(n_coefficients(block), used, used * row_sizes(block, scale), alone=alone)
 
     def check_all(self, d: int, n: float) -> None:
         """Raise Refusal if d coefficients are more than 0.1 (SEEN_ALONE) for each of the n rows at all sites."""
@@ -139,6 +140,14 @@ class RuleBook:
             raise self._refuse(
                 f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1; {FEWER_COLUMNS}"
             )
+
+
+def _perhaps_separated(block: Rows) -> str:
+    """Return words on what may be behind few rows that carry a Hessian without a penalty; "" if there is one."""
+    penalised = bool(block.penalty.kernel_rows(block.p)[:, :2].any())
+    if penalised or not block.loss.by_likelihood or kind(block.loss) not in (SHARES, CLASSES):
+        return ""
+    return ". If that is because columns separate the classes, or nearly do, a penalty (alpha > 0) mends it"
 
 
 def has_constant_curvature(block: Rows) -> bool:

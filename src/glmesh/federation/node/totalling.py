@@ -51,7 +51,8 @@ _OUTCOMES = {
     "collinear": TrainingOutcome.COLLINEAR,
     "outside": TrainingOutcome.NO_START,
 }
-_NO_MODEL = (TrainingOutcome.NO_OPTIMUM, TrainingOutcome.NO_START)  # in which a family's coefficients say nothing
+# ends of a family without a penalty in which coefficients say nothing: there is no maximum, or none is proven
+_NO_MODEL = (TrainingOutcome.NO_OPTIMUM, TrainingOutcome.NO_START, TrainingOutcome.STALLED)
 _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
 
 
@@ -383,7 +384,7 @@ class Totalling:
             outcome = TrainingOutcome.CERTIFIED
         model = self._model(answer, outcome)
         self._save()
-        if not (self._federation.problem.family and outcome in _NO_MODEL):
+        if not (self._federation.problem.is_unpenalised and outcome in _NO_MODEL):
             model.save(self._site.state / "model.npz")
         self._neighbourhood.phase = outcome.name.lower()
         self._neighbourhood.waiting = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -106,12 +106,12 @@ class TotalMethod(ABC, Generic[StateT]):
             return self.start(block, None, 0.0)
         return self.start(block, drawn[:-1], float(drawn[-1]) if block.fit_intercept else 0.0)
 
-    def stages(self, block: Rows, state: StateT) -> Iterator[AnyRounds]:
-        """Yield the parts of a round, one after another; here there is one, `round`.
+    def stages(self, block: Rows, state: StateT) -> Iterator[Callable[[], AnyRounds]]:
+        """Yield functions that return the parts of a round, one after another; here there is one, `round`.
 
         A part can be begun anew if its first total turns out to be at another point than that of another node.
         """
-        yield self.round(block, state)
+        yield lambda: self.round(block, state)
 
     def trials(self, block: Rows, state: StateT) -> list[tuple[Rows, Point]]:
         """Return a list of (rows, point), one for each problem that the coming total is about; here there is one.

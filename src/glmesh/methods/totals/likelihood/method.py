@@ -9,7 +9,7 @@ null model, at which the fit starts. Without a penalty the fit ends when each co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +26,8 @@ from glmesh.methods.totals.likelihood.contribution import (
     levels,
 )
 from glmesh.methods.totals.likelihood.facts import FitFacts
-from glmesh.methods.totals.likelihood.no_maximum import aliased_columns, no_maximum
-from glmesh.methods.totals.likelihood.round import SEPARATED, LikelihoodRound
+from glmesh.methods.totals.likelihood.no_maximum import UNDECIDED, aliased_columns, no_maximum
+from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -115,6 +115,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             counted = block.guard is None
             sentence = no_maximum(state.separation, names, kind(block.loss), counted=counted)
             told.append(sentence[0].upper() + sentence[1:] + ".")
+        if state.failure == NO_PROGRESS and (
+            state.kept_back or (block.guard is not None and not block.guard.asks_cones)
+        ):
+            told.append(UNDECIDED)
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
@@ -156,20 +160,20 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         state.query = replace(query, point=point, step=change)
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
-    def stages(self, block: Rows, state: LikelihoodState) -> Iterator[AnyRounds]:
-        """Yield the parts of a round, each to be done before the next is asked for: null model, total, closing totals.
+    def stages(self, block: Rows, state: LikelihoodState) -> Iterator[Callable[[], AnyRounds]]:
+        """Yield functions that return the parts of a round: null model, total, closing totals.
 
-        The first two have one total each; in the first round nodes agree on the scales of the columns before that, and
-        before each total on what `_look_ahead` says.
+        Each is to be done before the next is asked for. The first two have one total each; in the first round nodes
+        agree on the scales of the columns before that, and before each total on what `_look_ahead` says.
         """
         if state.scale is None:
-            yield self._agree_on_scales(block, state)
+            yield lambda: self._agree_on_scales(block, state)
         if state.cold:
-            yield self._find_null_model(block, state)
-        yield self._look_ahead(block, state)
-        yield self._measure(block, state)
+            yield lambda: self._find_null_model(block, state)
+        yield lambda: self._look_ahead(block, state)
+        yield lambda: self._measure(block, state)
         if LikelihoodRound(block, state, self.tol_se).ended:
-            yield self._close(block, state)
+            yield lambda: self._close(block, state)
 
     def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
@@ -178,7 +182,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         one of a fit without a penalty the totals follow from which inference is made.
         """
         for stage in self.stages(block, state):
-            yield from stage
+            yield from stage()
 
     def _agree_on_scales(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Set the powers of two that columns are divided by, from the largest norms of all nodes."""
@@ -220,6 +224,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             wanted.append(np.array([[int(block.guard.objects(block.cones[0], question))]]))
             found = yield Largest(np.hstack(wanted))
             state.withheld = bool(found[-1] > 0)
+            state.kept_back |= state.withheld
         elif wanted:
             found = yield Largest(wanted[0])
         if query.inverse is not None:

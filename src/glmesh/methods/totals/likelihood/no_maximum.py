@@ -13,6 +13,11 @@ REMEDY = (
     "that removes the separation. Contrasts that the separating combination leaves at 0 can still be estimated"
 )
 
+UNDECIDED = (
+    "Whether the likelihood has a maximum is undecided, because the rules of a site keep back sums over few rows; if "
+    "columns separate the targets, there is none, and a penalty (alpha > 0) gives finite coefficients."
+)
+
 
 def no_maximum(separation: Separation, names: Sequence[str], targets: str, *, counted: bool = True) -> str:
     """Return the sentence for separated data, whose `verdict` is "separated".

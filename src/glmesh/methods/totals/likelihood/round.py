@@ -34,8 +34,9 @@ EPSILON = 2.0**-52  # relative error of a sum
 # [linear predictor of the null model] by which a drawn start may move predictors where a link has an edge, so that rows
 # up to four times as long as usual stay inside
 BESIDE = 0.25
-HALVINGS = 4  # times that a drawn start outside of the domain goes nearer; design: not nearer, because points of two
-# sets of members that are near each other tell what a single one contributes
+# times that a drawn start outside of the domain goes nearer; more would bring points of two sets of members so near to
+# each other that their totals tell what a single member contributes
+HALVINGS = 4
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
 # why no more rounds are worth it
 STATIONARY, NO_PROGRESS, NO_START, SEPARATED = "stationary", "rounding", "outside", "separated"

@@ -58,6 +58,7 @@ class LikelihoodState:
     separation: Shared[Separation | None] = None  # whether a maximum exists; None: not asked yet, or it always does
     bound: Shared[float] = np.inf  # R of all rows at the query's point; infinite: not asked for, or none
     withheld: Shared[bool] = False  # whether a real site does not answer the search of the coming total's question
+    kept_back: Shared[bool] = False  # whether that has happened
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there
     facts: Shared[FitFacts | None] = None  # what the totals at the end say; None: the fit has not ended, or a penalty
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding
