@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from glmesh.inference.covariance import standard_errors
-from glmesh.methods.totals.likelihood.facts import FitFacts, inverse
+from glmesh.methods.totals.likelihood.facts import FitFacts, factor_of_inverse, inverse
 from glmesh.types import Matrix, Vector
 
 
@@ -25,8 +25,7 @@ class Accuracy:
         Bound on the distance of each coefficient from the exact estimate, in its standard errors.
     standard_errors : float
         Factor f >= 1: each exact standard error is within 1 / f and f times the reported one. It is proven for standard
-        errors of the model where the observed Hessian is the information and the dispersion is known, and for least
-        squares.
+        errors of the model, except with the links probit and cloglog, and with links that are not convex.
     deviance : float
         Bound on the deviance less that of the exact estimate.
 
@@ -35,6 +34,11 @@ class Accuracy:
     With lambda = sqrt(g'H^-1 g) and R, the largest concordance of a row, x = R lambda <= 1/2 proves that the optimum w*
     exists, that abs(w* - w)_H <= rho = -ln(1 - x) / R, that (1 - x) H <= H* <= H / (1 - x), and that the loss is within
     ((1 - x) ln(1 - x) + x) / R^2 of the least. A coefficient is then within rho sqrt((H^-1)_jj) of the exact one.
+
+    Where standard errors are those of an expected Hessian I, the logarithm of a row's part of I changes by at most
+    a R rho on the way to w*, and that of the variance V by v R rho, where (a, v) is `Family.drifts`. So I* is within a
+    factor exp(a R rho) of I. With s the root of Pearson's X^2 and e = w* - w, abs(ds) <= sqrt(e'I e) + v R rho s / 2,
+    where e'I e <= kappa exp(a R rho) rho^2 and kappa is the largest eigenvalue of I relative to H.
     """
 
     coefficients: Vector
@@ -69,4 +73,16 @@ def _factor(facts: FitFacts) -> float:
     family = facts.fitted.family
     if family is None or (family.canonical and family.dispersion is not None):
         return float(1.0 / np.sqrt(1.0 - facts.hessian_error))
-    return np.nan
+    if family.drifts is None or facts.fitted.concordance is None:
+        return np.nan
+    moved = facts.fitted.concordance * facts.distance
+    spread = float(np.exp(0.5 * family.drifts[0] * moved))
+    if family.dispersion is not None:
+        return spread
+    C = factor_of_inverse(facts.hessian)
+    kappa = float(np.linalg.eigvalsh(C.T @ facts.information @ C)[-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.sqrt(kappa) * spread * facts.distance / np.sqrt(facts.pearson)
+    grown = float(np.exp(0.5 * family.drifts[1] * moved))
+    least = 1.0 / grown - step
+    return spread * max(grown * (1.0 + step), 1.0 / least) if least > 0 else np.nan

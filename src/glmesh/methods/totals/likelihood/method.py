@@ -9,7 +9,7 @@ null model, at which the fit starts. Without a penalty the fit ends when each co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
 from glmesh.methods.totals.likelihood.facts import FitFacts
-from glmesh.methods.totals.likelihood.no_maximum import aliased_columns, no_maximum
+from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, aliased_columns, no_maximum
 from glmesh.methods.totals.likelihood.round import SEPARATED, LikelihoodRound
+from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -69,7 +70,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         w = np.clip(w, *block.penalty.kernel_rows(block.p)[:, 3:].T)
         intercept = intercept if block.fit_intercept else 0.0
-        return LikelihoodState(w, intercept, np.zeros(block.size), cold=cold, dispersion=block.known_dispersion)
+        shape = first_shape(block)
+        return LikelihoodState(
+            w, intercept, np.zeros(block.size), cold=cold, dispersion=block.known_dispersion, shape=shape
+        )
 
     def retarget(self, block: Rows, state: LikelihoodState) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
@@ -114,6 +118,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if state.failure == SEPARATED and state.separation is not None:
             sentence = no_maximum(state.separation, names, kind(block.loss))
             told.append(sentence[0].upper() + sentence[1:] + ".")
+        if state.failure == NO_SHAPE:
+            told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
@@ -137,6 +143,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """
         if state.scale is None:
             state.scale = scales((yield Largest(column_exponents(block))))
+        searches, block = is_unknown(block), shaped(block, state)
         if state.cold:
             rounds = LikelihoodRound(block, state, self.tol_se)
             at = np.append(state.w, state.intercept)
@@ -151,5 +158,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
         rounds.learn(question, sums)
-        if rounds.ended:
-            state.facts = yield from closing_totals(block, rounds.fitted(), state.scale)
+        if searches and np.isnan(state.shape_error):
+            if not state.failure:
+                yield from shape_step(block, state, rounds.penalty)
+            state.finished = False
+        elif rounds.ended:
+            facts = yield from closing_totals(block, rounds.fitted(), state.scale)
+            state.facts = None if facts is None else replace(facts, shape_error=state.shape_error)

@@ -13,6 +13,10 @@ REMEDY = (
     "that removes the separation. Contrasts that the separating combination leaves at 0 can still be estimated"
 )
 
+NO_MORE_VARIANCE = (
+    "The targets have no more variance than Poisson's, so that theta would grow for ever; take family='poisson'."
+)
+
 
 def no_maximum(separation: Separation, names: Sequence[str], targets: str) -> str:
     """Return the sentence for separated data, whose `verdict` is "separated".

@@ -96,9 +96,14 @@ class LikelihoodRound:
 
     @property
     def ended(self) -> bool:
-        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown."""
-        found = self.state.finished or self.state.failure == STATIONARY
-        return self.unpenalised and found and self.state.facts is None
+        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown.
+
+        A point from which rounding lets it get no further is one, if it is proven how near the optimum it is.
+        """
+        state = self.state
+        found = state.finished or state.failure == STATIONARY
+        found = found or (state.failure == NO_PROGRESS and bool(np.isfinite(state.distance)))
+        return self.unpenalised and found and state.facts is None
 
     def fitted(self) -> FittedModel:
         """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""
