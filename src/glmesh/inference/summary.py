@@ -84,12 +84,12 @@ class Summary:
         accuracy, f = self.accuracy, self.accuracy.standard_errors
         if np.isnan(accuracy.deviance):
             return ""
-        told = [f"the deviance by {rounded_up(max(accuracy.deviance, EPSILON)):.0e}"]
+        told = [f"deviance {rounded_up(max(accuracy.deviance, EPSILON)):.0e}"]
         if np.isfinite(f):
             letter, largest = self.headings[2], float(np.nanmax(np.abs(self.columns[:, 2])))
             off = largest * (f - 1.0) + f * accuracy.worst
-            told.append(f"{letter} values by {rounded_up(max(off, EPSILON)):.0e}")
-            told.append(f"standard errors by {rounded_up(max(f - 1.0, EPSILON)):.0e} of themselves")
+            told.append(f"{letter} values {rounded_up(max(off, EPSILON)):.0e}")
+            told.append(f"standard errors {rounded_up(max(f - 1.0, EPSILON)):.0e} of each")
         return f"Off by at most: {', '.join(told[::-1])}."
 
     @property
@@ -195,9 +195,8 @@ class Summary:
         if self.reach:
             notes.append(self.reach)
         if self.facts.shape_is_estimated:
-            notes.append(
-                f"{self.shape}, estimated with the coefficients; standard errors and proof are for this theta."
-            )
+            notes.append(f"{self.shape}, estimated beside the coefficients.")
+            notes.append("Standard errors and the proof of the coefficients are those at this theta.")
         if np.isnan(self.columns[:, 0]).any():
             notes.append("NA: the column is a combination of others, so the data do not determine its coefficient.")
         if self.exponentiated:

@@ -240,8 +240,7 @@ def judge(case: Case, result: Result) -> Verdict:
         if facts.dispersion_is_estimated:
             phi = sum(float(one.spread(there)[0]) for one in likelihoods) / facts.df_resid
         exact = np.sqrt(phi * np.diag(Scaled(information).inverse))
-        room = np.log(accuracy.standard_errors) + 1e-15 * H.condition + 1e-13
-        ratios["standard errors"] = float(np.abs(np.log(errors / exact)).max() / room)
+        ratios["standard errors"] = float(np.abs(np.log(errors / exact)).max() / np.log(accuracy.standard_errors))
     return Verdict(float(result.distance), true, ratios)
 
 

@@ -99,7 +99,7 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
     if isinstance(node.likelihood, RowLikelihood):
         fields |= _family_fields(node, node.likelihood)
     if node.clusters is not None:
-        sums, n = _cluster_sums(scores[used], node.clusters[used])
+        sums, n = cluster_sums(scores[used], node.clusters[used])
         fields |= {"cluster": packed(sums.T @ sums), "clusters": np.array([float(n)])}
     return fields
 
@@ -216,7 +216,7 @@ def _finite_sum(values: Vector) -> Vector:
     return np.array([values[finite].sum(), float((~finite).sum())])
 
 
-def _cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:
+def cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:
     """Return (sums of the scores over the rows of each cluster, shape (n, k); the number n of clusters)."""
     names, which = np.unique(labels, return_inverse=True)
     order: Indices = np.argsort(which, kind="stable")
