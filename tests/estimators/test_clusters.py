@@ -56,7 +56,7 @@ def test_clusters_of_cox_are_sums_of_what_phreg_says_of_rows_whatever_the_order_
     theirs = sm.PHReg(time, X, status=event * 1, ties="breslow").fit(method="newton", maxiter=100, tol=1e-14, disp=0)
     model = glmesh.CoxRegressor(ties="breslow").fit(X, time, event, clusters=LABELS)
     residuals = np.nan_to_num(theirs.score_residuals)  # NaN where a row is in no risk set of an event
-    sums = np.stack([residuals[LABELS == k].sum(axis=0) for k in range(20)])
+    sums = np.stack([residuals[k == LABELS].sum(axis=0) for k in range(20)])
     factor = 20 / 19 * 239 / 237  # G / (G - 1) (n - 1) / (n - k)
     wanted = factor * theirs.cov_params() @ sums.T @ sums @ theirs.cov_params()
     np.testing.assert_allclose(model.vcov("cluster"), wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())

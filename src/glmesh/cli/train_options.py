@@ -64,7 +64,8 @@ def add_options(parser: Parser) -> None:
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
     add("--family", metavar="NAME", help="instead of --model: a family of distributions, fitted by maximum likelihood "
         f"with an intercept and no penalty: {', '.join(FAMILIES)}; with a parameter as in negative_binomial=2 (theta; "
-        "or negative_binomial=estimated) or tweedie=1.5 (power); binomial's target is 0 or 1, or a share, and --sample-weight the trials")  # fmt: skip
+        "or negative_binomial=estimated) or tweedie=1.5 (power); binomial's target is 0 or 1, or a share, and "
+        "--sample-weight the trials")  # fmt: skip
     add("--link", metavar="NAME", help="link of --family, as in probit (default: the usual one)")
     add("--offset", metavar="COLUMN", help="column of a table that is added to the linear predictor of --family")
     add("--exposure", metavar="COLUMN", help="column of a table, > 0, whose logarithm is added to it")

@@ -35,9 +35,7 @@ def of_rows(clusters: ArrayLike | None, y: ArrayLike, rows: str = "all") -> Indi
     return _numbers(clusters, len(np.asarray(y)), "clusters")
 
 
-def of_parts(
-    clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[Data, ...]]
-) -> list[Indices] | None:
+def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[Data, ...]]) -> list[Indices] | None:
     """Return the numbers of the clusters of each part's rows, given "site" or labels; None: no clusters are given.
 
     A label is one of its part: equal labels of two parts are two clusters. The second entry of a part has a row each.

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glmesh.engine.result import Result
 from glmesh.engine.solve import solve
 from glmesh.errors import InvalidData
 from glmesh.estimators.base import NetworkEstimator, run_options
@@ -146,7 +147,7 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
             self._fit(data)
         of = np.zeros(1, dtype=np.int64) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
         each = [np.flatnonzero(of == k) if strata is not None else slice(None) for k in range(len(self.strata_))]
-        self.result_ = clustered(self.result_, None if numbers is None else [numbers[own] for own in each])
+        self.result_: Result = clustered(self.result_, None if numbers is None else [numbers[own] for own in each])
         return self
 
     def fit_nodes(

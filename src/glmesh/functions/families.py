@@ -345,7 +345,7 @@ class NegativeBinomial(Linked):
         return np.ones(len(z), dtype=bool)
 
     def shape_derivatives(self, y: Vector, z: Vector) -> tuple[Vector, Vector, Vector]:
-        """Return derivatives of each row's minus log-likelihood by t = log theta: the first, the second, that by t and z.
+        """Return derivatives of each row's minus log-likelihood by t = log theta: first, second, and that by t and z.
 
         Each has shape (m,). Differences of nearly equal terms are taken in closed form where theta is large.
         """

@@ -116,7 +116,7 @@ class Family(Loss):
         return False
 
     def with_shape(self, shape: float) -> Family:
-        """Return the family with its parameter beside the dispersion set to `shape`; here itself, because it has none."""
+        """Return the family with its parameter beside the dispersion set to `shape`; itself, where it has none."""
         return self
 
     def shape_derivatives(self, y: Vector, z: Vector) -> tuple[Vector, Vector, Vector]:

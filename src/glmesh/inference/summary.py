@@ -80,7 +80,7 @@ class Summary:
 
     @property
     def reach(self) -> str:
-        """Return the sentence that says how far standard errors, z values and the deviance can be off; "": not proven."""
+        """Return the sentence on how far standard errors, z values and the deviance can be off; "": not proven."""
         accuracy, f = self.accuracy, self.accuracy.standard_errors
         if np.isnan(accuracy.deviance):
             return ""

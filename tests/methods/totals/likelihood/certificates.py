@@ -150,7 +150,8 @@ def row_derivatives(loss: Loss, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarra
         case ("negative_binomial", "log"):
             mu, theta = np.exp(z), Long(getattr(loss, "theta", 1.0))
             return theta * (mu - y) / (theta + mu), theta * mu * (theta + y) / (theta + mu) ** 2
-    power = {"poisson": 1.0, "gamma": 2.0}.get(loss.name) or getattr(loss, "power", 1.0)
+    powers = {"gaussian": 0.0, "poisson": 1.0, "gamma": 2.0, "inverse_gaussian": 3.0}
+    power = powers[loss.name] if loss.name in powers else getattr(loss, "power", 1.0)
     a = Long(2.0 - power)
     up, down = np.exp(a * z), y * np.exp((a - 1) * z)
     return up - down, a * up + (1 - a) * down
@@ -195,7 +196,7 @@ def _cox_slopes(X: np.ndarray, y: np.ndarray, s: np.ndarray, w: np.ndarray) -> n
 
 @dataclass
 class Verdict:
-    """How a claim compares with the truth; every ratio is at most 1 if the claim holds, but for the check's rounding."""
+    """How a claim compares with the truth; a ratio is at most 1 if the claim holds, but for the check's rounding."""
 
     distance: float  # proven bound of the distance, in the norm of the Hessian
     true: float  # the distance

@@ -80,9 +80,10 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         rows: number of rows with a weight > 0. weight: sum of the weights. loss: half the deviance, or minus the
         log-likelihood. gradient: (k,). hessian: triangle of the observed one. HC0: triangle of sum s_i s_i' over the
         rows' scores s_i. between: g'I^-1 g of the node's own gradient and expected Hessian I, and the rank of I, of
-        which `glmesh.inference` makes a test of whether nodes differ. With a family: targets: sum of w y and of w y^2; pearson: X^2, the sum of
-        w (y - mu)^2 / V(mu), and the number of rows where that is not finite; information: triangle of the expected
-        Hessian, unless the link is canonical. With clusters: cluster: triangle of sum s_c s_c' over the clusters' sums
+        which `glmesh.inference` makes a test of whether nodes differ. With a family: targets: sum of w y
+        and of w y^2; pearson: X^2, the sum of w (y - mu)^2 / V(mu), and the number of rows where that is not finite;
+        information: triangle of the expected Hessian, unless the link is canonical. With clusters: cluster: triangle
+        of sum s_c s_c' over the clusters' sums
         of scores s_c; clusters: their number.
     """
     scores, used = node.scores, node.weight > 0
@@ -183,7 +184,7 @@ def add_up(parts: list[dict[str, Vector]]) -> Mapping[str, Vector]:
 
 
 def _own_misfit(node: NodeEnd, gradient: Vector) -> Vector:
-    """Return [g'I^-1 g, rank of I] of the node's gradient g and expected Hessian I; directions without rows are left out."""
+    """Return [g'I^-1 g, rank of I] of the node's gradient g and expected Hessian I, in its directions with rows."""
     free = node.free
     information = node.likelihood.information(node.point)[np.ix_(free, free)] / node.units / node.units[:, None]
     size = np.sqrt(np.diag(information))

@@ -163,5 +163,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
                 yield from shape_step(block, state, rounds.penalty)
             state.finished = False
         elif rounds.ended:
+            noise = rounds.last_step()
             facts = yield from closing_totals(block, rounds.fitted(), state.scale)
-            state.facts = None if facts is None else replace(facts, shape_error=state.shape_error)
+            if facts is not None:
+                state.facts = replace(rounds.close(facts, noise), shape_error=state.shape_error)

@@ -92,7 +92,7 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
 
 
 def _go(state: LikelihoodState, penalty: ScaledPenalty, there: Vector, shape: float) -> None:
-    """Let the fit begin anew at scaled coefficients `there`, shape (d,), and a shape; what is known of columns stays."""
+    """Begin anew at scaled coefficients `there`, shape (d,), and a shape, but keep what is known of columns."""
     w, intercept = penalty.to_user(there)
     kept = {name: getattr(state, name) for name in ("scale", "sums", "separation", "visited")}
     fresh = LikelihoodState(w, intercept, state.visited, cold=False, dispersion=state.dispersion)
