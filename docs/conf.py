@@ -80,8 +80,9 @@ sphinx_gallery_conf = {
     "gallery_dirs": "generated/gallery",
     "filename_pattern": r"[\\/]plot_",
     "ignore_pattern": r"(^|[\\/])(?!plot_)[^\\/]*\.py$",
-    "image_scrapers": ("scraper.figures",),
-    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("gallery.figures",),
+    "within_subsection_order": "gallery.Order",
+    "thumbnail_size": (560, 420),
     "write_computation_times": False,  # that page would load scripts from outside
     "show_memory": False,
     "download_all_examples": True,
