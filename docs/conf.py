@@ -70,7 +70,7 @@ numpydoc_validation_checks = {
     "SS06",
 }
 numpydoc_validation_overrides = {
-    "RT01": [r"\bReturn"],  # a method whose sentence says what it returns, in which shape
+    "RT01": [r"\b[Rr]eturn"],  # a method whose sentence says what it returns, in which shape
     "PR04": ["As of `Cola`"],  # parameters of Cocoa
 }
 
@@ -94,6 +94,7 @@ sphinx_gallery_conf = {
 
 # Formulas: MathJax comes from the package sphinx-mathjax-offline and is copied into the site.
 mathjax_path = "mathjax/tex-svg.js"
+mathjax3_config = {"options": {"enableMenu": False}}  # its menu would load speech from outside
 
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static", "generated/static"]

@@ -70,9 +70,9 @@ class Errors(Directive):
         kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and kind.__module__ == errors.__name__]
         lines = []
         for kind in kinds:
-            above = ", ".join(base.__name__ for base in kind.__bases__)
+            above = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
             summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
-            lines.append([f"`{kind.__name__}`", f"`{above}`", " ".join(summary.split())])
+            lines.append([f"`{kind.__name__}`", above, " ".join(summary.split())])
         return [_table(["class", "derived from", "means"], lines)]
 
 

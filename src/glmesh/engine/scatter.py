@@ -89,12 +89,11 @@ def scatter(
     offset: ArrayLike | None = None,
     fit_intercept: bool = False,
 ) -> Shard:
-    """Deal the samples of all processes out to the nodes that are to hold them.
+    """Deal the samples of all processes out to the nodes that are to hold them; return this process's Shard.
 
-    Return this process's Shard, which `solve` takes as its problem. All processes call it, each with its own rows X of
-    shape (m_part, p_part) and y of shape (m_part,). Together they get the problem that `Problem.glm` makes of all rows
-    in the order of ranks. n_nodes, partition and seed are those of the run to come. `offset`, shape (m_part,), becomes
-    the last column, whose coefficient is 1.
+    All processes call it, each with its own rows X of shape (m_part, p_part) and y of shape (m_part,). Together they
+    get the problem that `Problem.glm` makes of all rows in the order of ranks. n_nodes, partition and seed are those of
+    the run to come. `offset`, shape (m_part,), becomes the last column, whose coefficient is 1.
     """
     spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
     data = NodeData(spec, X, y, sample_weight, f" of rank {processes.rank}")  # refuses what is no data, before it moves

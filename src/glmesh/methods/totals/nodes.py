@@ -82,10 +82,10 @@ class TotalMethod(ABC, Generic[StateT]):
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
 
     def take(self, state: StateT, at: Vector) -> float:
-        """Go to the trial point `at`, that of another node, instead of one's own.
+        """Go to the trial point `at`, that of another node, instead of one's own; return their distance.
 
-        Return their distance. It is relative to the point's norm, and infinite, as here, if the point cannot be taken.
-        `at` is that of the `Total` at the other node, where this node has another `at` in its last bits.
+        It is relative to the point's norm, and infinite, as here, if the point cannot be taken. `at` is that of the
+        `Total` at the other node, where this node has another `at` in its last bits.
         """
         return np.inf
 
