@@ -1,7 +1,8 @@
 """Takes into the site what stands outside of docs/: measured reports, the changelog, files of code, MathJax.
 
 Pages link to such files as they are in the repository, so that links work there, too. Here the linked Markdown and code
-is copied into docs/generated/, as pages, and the links are turned to the copies.
+is copied into docs/generated/, as pages, and the links are turned to the copies; those to scripts of the gallery, and
+to their folder, are turned to the gallery's pages.
 """
 
 import os
@@ -16,6 +17,7 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 COPIES = DOCS / "generated" / "outside"
+EXAMPLES, GALLERY = ROOT / "examples", DOCS / "generated" / "gallery"
 _LINK = re.compile(r"(\]\()([^)#\s]+?)((?:#[^)\s]*)?\))")
 _LANGUAGES = {".py": "python", ".service": "ini", ".toml": "toml", "Dockerfile": "docker"}
 
@@ -39,7 +41,8 @@ def _copy(app: Sphinx) -> None:
         page = waiting.pop()
         for _, link, _ in _LINK.findall(page.read_text()):
             file = (page.parent / link).resolve()
-            if file.is_file() and _copy_of(file) and file not in copied:
+            copy = _copy_of(file) if file.is_file() else None
+            if copy and COPIES in copy.parents and file not in copied:
                 copied.add(file)
                 waiting += [file] if file.suffix == ".md" else []
     for file in copied:
@@ -49,7 +52,11 @@ def _copy(app: Sphinx) -> None:
 
 
 def _copy_of(file: Path) -> Path | None:
-    """Return where the copy of a file is, or None if it is a page or picture of the site itself."""
+    """Return where the page of a file outside is, or None if it is a page or picture of the site itself."""
+    if file == EXAMPLES:
+        return GALLERY / "index.rst"
+    if file.parent == EXAMPLES and file.name.startswith("plot_"):
+        return GALLERY / f"{file.stem}.rst"
     inside = file.is_relative_to(DOCS) and not file.is_relative_to(DOCS / "deploy")
     if inside or not file.is_relative_to(ROOT):
         return None
