@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 HOW_TO_ADD = sorted((DOCS / "how-to").glob("add-a*.md"))
 MADE = ("generated", "reports", "_build")  # folders whose pages are made by programs
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if not set(MADE) & set(page.parts))]
-WITHOUT_CODE = {"index", "faq", "citing", "files", "glossary", "install", "three-hospitals", "run-a-site"}
+WITHOUT_CODE = {"index", "faq", "citing", "files", "glossary", "install", "run-a-site"}
 MODULES = [module.name for module in pkgutil.walk_packages(glmesh.__path__, "glmesh.") if "__main__" not in module.name]
 
 
