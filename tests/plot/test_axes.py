@@ -2,9 +2,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.text import Text
+from sklearn.isotonic import isotonic_regression
 
 from glmesh import plot
+from glmesh.plot.axes import _moved_apart
+from tests.cases import prop
 
 
 def names(axes):
@@ -68,3 +73,15 @@ def test_a_log_scale_is_respected():
     axes.set(xlim=(0, 1), ylim=(1e-2, 1.0), yscale="log")
     plot.label_lines(axes)
     assert names(axes)["falls"].xyann == pytest.approx((1.03, 0.5))
+
+
+@given(st.lists(st.floats(0, 1), max_size=12), st.floats(0, 0.3))
+@prop(300)
+def test_heights_are_as_near_as_can_be_to_where_lines_end(heights, least):
+    heights = sorted(heights)
+    moved = _moved_apart(heights, least)
+    assert moved.shape == (len(heights),)
+    assert (np.diff(moved) >= least - 1e-12).all()
+    steps = least * np.arange(len(heights))
+    expected = isotonic_regression(np.array(heights) - steps) + steps if heights else moved
+    np.testing.assert_allclose(moved, expected, atol=1e-12)

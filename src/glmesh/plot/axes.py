@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glmesh.plot.figures import GREY, INK, new_figure, plain_axes
+from glmesh.types import Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,12 +119,10 @@ def label_lines(axes: "Axes", *, size: float = 9.0, names: "Sequence[str] | None
     >>> [text.get_text() for text in axes.texts]
     ['ours', 'theirs']
     """
-    from sklearn.isotonic import isotonic_regression
-
-    figure = axes.get_figure()
-    assert figure is not None
+    figure = axes.figure.figure  # the whole, also of a subfigure
     figure.draw_without_rendering()  # the layout decides how high the axes are
-    inside, edge = [], []
+    inside: list[tuple[float, float, str, Any]] = []  # (y, x, label, colour), x and y as parts of the axes
+    edge: list[tuple[float, float, str, Any]] = []
     for line in axes.lines:
         label, points = str(line.get_label()), np.asarray(line.get_xydata(), dtype=np.float64)
         points = points[np.isfinite(points).all(axis=1)]
@@ -133,9 +132,9 @@ def label_lines(axes: "Axes", *, size: float = 9.0, names: "Sequence[str] | None
         if -0.01 <= y <= 1.01:
             (edge if x > 0.98 else inside).append((float(y), min(float(x), 1.0), label, line.get_color()))
     edge.sort(key=lambda end: end[0])
-    apart = 1.25 * size / 72 * figure.dpi / axes.get_window_extent().height * np.arange(len(edge))
-    heights = isotonic_regression(np.array([y for y, *_ in edge]) - apart) + apart if edge else []
-    for (y, x, label, colour), height in zip([*inside, *edge], [*(y for y, *_ in inside), *heights], strict=True):
+    line_height = 1.25 * size / 72 * figure.dpi / axes.get_window_extent().height
+    heights = [*(y for y, *_ in inside), *_moved_apart([y for y, *_ in edge], line_height)]
+    for (y, x, label, colour), height in zip([*inside, *edge], heights, strict=True):
         moved = abs(height - y) > 1e-3
         axes.annotate(
             label,
@@ -151,3 +150,20 @@ def label_lines(axes: "Axes", *, size: float = 9.0, names: "Sequence[str] | None
             if moved
             else None,
         )
+
+
+def _moved_apart(heights: Sequence[float], least: float) -> Vector:
+    """Return heights that are `least` apart and nearest to the given ones, which ascend, in the sum of squares.
+
+    With k * least taken off the k-th, these are the nearest ascending numbers: neighbours that are out of order are
+    pooled into their mean.
+    """
+    pools: list[tuple[float, int]] = []  # (mean, how many)
+    for k, height in enumerate(heights):
+        mean, count = height - k * least, 1
+        while pools and pools[-1][0] > mean:
+            before, many = pools.pop()
+            mean, count = (before * many + mean * count) / (many + count), many + count
+        pools.append((mean, count))
+    means: Vector = np.array([mean for mean, count in pools for _ in range(count)])
+    return means + least * np.arange(len(heights))
