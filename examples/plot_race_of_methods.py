@@ -56,4 +56,4 @@ axes.set(yscale="log", xlim=(0, most), ylim=(1e-10, 10), xlabel="communications 
 axes.minorticks_off()
 axes.text(100, 1e-8, "ours, by default", color=blue)
 axes.set_title("distance from the best objective, relative", loc="left")
-plot.label_lines(axes, size=9.5)
+plot.label_lines(axes)

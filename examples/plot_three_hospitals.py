@@ -64,7 +64,7 @@ for row, (ratio, _, _, _, low, high) in enumerate(summary.columns[1:]):
         axes.plot(ends, [at, at], color=grey, linewidth=1.2)
         axes.plot(np.exp(own.coef_[[row]]), [at], color=grey, marker="o", markersize=4)
         if row == 0:
-            axes.text(ends[1] * 1.05, at, name, color=grey, va="center", fontsize=8)
+            axes.text(ends[1] * 1.05, at, name, color=grey, va="center", fontsize=9)
 axes.text(4.6, -0.55, "together", color=blue, fontsize=9)
 axes.axvline(1, color=ink, linewidth=1)
 axes.set(xscale="log", xlim=(0.5, 4.4), ylim=(len(terms) - 0.3, -0.4), yticks=range(len(terms)), yticklabels=terms)

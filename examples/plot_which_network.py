@@ -59,4 +59,4 @@ for row, (name, result) in zip(axes, results.items(), strict=True):
         axis.text(getattr(result, key) + 0.03 * most[key], 0, text, va="center")
         axis.set(xlim=(0, 1.35 * most[key]), ylim=(-0.6, 0.9))
         axis.set_axis_off()
-    row[1].text(0, 0.42, name, color=grey, fontsize=9)
+    row[1].text(0, 0.42, name, color=plot.COLOURS["ink"])

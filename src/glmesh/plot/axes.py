@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glmesh.plot.figures import GREY, INK, new_figure, plain_axes
+from glmesh.plot.figures import INK, new_figure, plain_axes
 from glmesh.types import Vector
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ COLOURS = {
     "black": "#000000",
     "yellow": "#F0E442",  # too pale for lines and text
     "ink": INK,
-    "grey": GREY,
+    "grey": "#6b7580",  # dark enough for text
 }
 
 
@@ -95,7 +95,7 @@ def style(axes: "Axes") -> None:
     plain_axes(axes)
 
 
-def label_lines(axes: "Axes", *, size: float = 9.0, names: "Sequence[str] | None" = None) -> None:
+def label_lines(axes: "Axes", *, size: float = 10.0, names: "Sequence[str] | None" = None) -> None:
     """Write each line's label at its right end, in its colour, instead of a legend.
 
     Labels of lines that end at the right edge stand outside of the axes, and move apart where they collide. Call it
@@ -105,7 +105,7 @@ def label_lines(axes: "Axes", *, size: float = 9.0, names: "Sequence[str] | None
     ----------
     axes : matplotlib.axes.Axes
         Axes whose lines have labels; those without, and those that end outside of the axes, are left out.
-    size : float, default 9.0
+    size : float, default 10.0
         Size of the text, in points.
     names : sequence of str, optional
         Labels to write; default: those of all lines.
