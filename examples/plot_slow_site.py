@@ -31,13 +31,13 @@ def run(network, **options):
 
 # %%
 # A message takes a millisecond. In the second run one site computes some two thousand times more slowly than the
-# others; in the third it is given five milliseconds a round and does what it can in them.
+# others; in the third it is given five milliseconds a round and does as much as fits into them.
 equal = Network(latency=1e-3, nonzeros_per_second=5e8)
 slow = Network(latency=1e-3, nonzeros_per_second=[5e8] * 15 + [2e5])
 runs = {
     "all alike": run(equal),
     "one is slow,\nall wait": run(slow),
-    "one is slow, and\ndoes what it can": run(slow, time_budget=5e-3),
+    "one is slow,\nand does less": run(slow, time_budget=5e-3),
 }
 
 # %%
