@@ -45,11 +45,12 @@ def run(options: Namespace) -> int:
 
 def ended_text(figures: "Figures") -> str:
     """Return a line on how a node ended, such as "alice: finished, certified 8.4e-08, without dora (3 of 4 sites)"."""
-    from glmesh.federation.monitor.screen import released_text
+    from glmesh.federation.monitor.screen import proof_text, released_text
     from glmesh.federation.node.training import without_text
 
-    gap, good = figures.get("certificate"), figures["outcome"] in ("certified", "alone")
-    said = [f"finished, certified {gap:.1e}" if good and gap is not None else figures["outcome"].replace("_", " ")]
+    good = figures["outcome"] in ("certified", "alone")
+    proof = proof_text(figures, "certified {:.1e}")
+    said = [f"finished, {proof}" if good and proof else figures["outcome"].replace("_", " ")]
     if figures.get("without"):
         said.append(without_text(figures["sites"], figures["without"]))
     released = f" Released: {released_text(figures)}." if "released" in figures else ""

@@ -187,7 +187,9 @@ class InferenceMixin(NetworkEstimator):
         if len(facts.fitted.names) > outputs * (len(names) + 1):
             names.append(OFFSET)
         named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
-        return Inference(replace(facts, fitted=named), None if result is None else curves_of(result))
+        curves = None if result is None else curves_of(result)
+        rows = (self.rows_, self.rows_left_out_) if hasattr(self, "rows_") else None
+        return Inference(replace(facts, fitted=named), curves, rows)
 
     def _uncertain(self, result: Result | None) -> UnsuitablePair:
         """Return (not raise) the error that says why this fit has no standard errors."""

@@ -110,7 +110,7 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
         yield Finding("rules", str(error), "error")
     n_links = len(site.addresses)
     try:
-        expected = Forecast.of(federation, data.p, n_links)
+        expected = Forecast.of(federation, data.p, n_links, data.spec.loss.n_outputs)
     except GlmeshError as error:
         yield Finding("messages", str(error), "error")
         return

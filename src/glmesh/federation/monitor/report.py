@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glmesh.federation.monitor.axes import ticks
+from glmesh.federation.monitor.forest import coefficients
 from glmesh.federation.monitor.history import Figures, lines_since, read_lines
+from glmesh.federation.monitor.screen import proof_text
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
@@ -51,6 +54,8 @@ def page(folders: Sequence[str]) -> str:
             for name, (_, entries) in zip(names, runs, strict=True)
         ]
 
+    counted = any("tol_se" in entries[-1] for _, entries in runs if entries)
+    what, key = ("Distance, in standard errors,", "standard_errors") if counted else ("Relative gap", "certificate")
     revealed = sorted({e["revealed"] for _, entries in runs for e in entries if e.get("revealed")})
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
@@ -58,7 +63,8 @@ def page(folders: Sequence[str]) -> str:
         f"<h1>{_text(', '.join(names))}</h1>",
         *(f"<p>{_text(said)}</p>" for said in revealed),
         _summary(names, runs),
-        "<h2>Relative gap that is proven</h2>" + plot(lines("certificate"), "seconds", logarithmic=True),
+        coefficients(folders),
+        f"<h2>{what} that is proven</h2>" + plot(lines(key), "seconds", logarithmic=True),
         "<h2>Rounds</h2>" + plot(lines("round"), "seconds"),
         "<h2>Bytes sent</h2>" + plot(lines("bytes_sent"), "seconds", told=size),
         "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
@@ -85,21 +91,20 @@ def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
 
     `runs` has (state folder, entries of its history) of each node, `names` their names.
     """
-    rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
+    rows = ["<tr><th>node<th>phase<th>rounds<th>proven<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
-        gap = last.get("certificate")
         cells = [
             name,
             "done" if name in last.get("done", ()) else last.get("phase", "no entry yet"),
             f"{last.get('round', 0):,}",
-            "none" if gap is None else f"{gap:.1e}",
+            proof_text(last, "{:.1e}") or "none",
             size(last.get("bytes_sent", 0)),
             f"{last.get('seconds', 0):.0f}",
             without_text(last.get("members", ()), last.get("without", ())) or ("all sites" if last else ""),
         ]
         rows.append("<tr>" + "".join(f"<td>{_text(cell)}" for cell in cells))
-    covers = "<p>A proven gap is about the optimiser on these rows, not about the data.</p>"
+    covers = "<p>What is proven is about the optimiser on these rows, not about the data.</p>"
     return f"<table>{''.join(rows)}</table>{covers}"
 
 
@@ -115,18 +120,6 @@ def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: floa
         )
         for name, (_, entries) in zip(names, runs, strict=True)
     ]
-
-
-def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return at most six round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart.
-
-    `whole` makes them integers.
-    """
-    raw = (high - low) / 5
-    ten = 10.0 ** math.floor(math.log10(raw))
-    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
-    step = max(step, 1.0) if whole else step
-    return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glmesh.collectives.routes import NUMBER
-from glmesh.federation.config import Federation
+from glmesh.federation.config import Federation, ProblemPart
 from glmesh.federation.node.program import site_method
 from glmesh.federation.totals.masks import EDGES
 from glmesh.methods.choice import (
@@ -22,6 +22,11 @@ from glmesh.network import topology
 
 FIELDS = 10  # fields of a total, whose units take a maximum each before the first one
 FIRST = 2  # questions before the first total of a method: the survey, and the units of fields
+FAMILY_TOTALS = (
+    6  # of Newton's method from the null model to a proof in standard errors; 4 to 9 on statsmodels' data sets
+)
+PROOFS = 3  # of these before which sites agree on what the proof needs, by a maximum
+NULL_TOTALS = 4  # that find the null model at the end of a fit with an offset
 SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
 LATENCY = 0.02  # [s] of an assumed link between sites
 
@@ -36,12 +41,14 @@ class Forecast:
     seconds: float  # over links of 100 Mbit/s with a latency of 20 ms
 
     @staticmethod
-    def of(federation: Federation, p: int, n_links: int) -> Forecast:
+    def of(federation: Federation, p: int, n_links: int, n_outputs: int = 1) -> Forecast:
         """Return what is expected of a site whose table has p columns and which has `n_links` neighbours.
 
-        Raise UnsuitablePair if no method on totals suits that many columns.
+        `n_outputs` is the number of linear predictors of a row. Raise UnsuitablePair if no method on totals suits that
+        many columns.
         """
-        counts = _numbers(federation, p)
+        part = federation.problem
+        counts = _of_family(part, p, n_outputs) if part.family else _numbers(federation, p)
         sites = len(federation.members)
         passed_on = max(1.0, (sites - 1) / n_links)  # contributions of a total that a link carries, at the least
         sent = NUMBER * sum(counts) * passed_on
@@ -66,6 +73,23 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     units = [EDGES * FIELDS * part.cv * group]
     held_out = [EDGES * (n_weights + 1), part.cv * (n_weights + 1)]
     return first + units + paths + held_out + [EDGES * FIELDS] + fit
+
+
+def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
+    """Return how many numbers a site contributes to each total of a family's fit, in their order.
+
+    p is the number of columns, the offset among them. A total is a sum over all sites, or a maximum.
+    """
+    d = n_outputs * (p + 1)
+    k = max(n_outputs - 1, 1) * (p + part.fit_intercept - bool(part.held))
+    triangle = k * (k + 1) // 2
+    totals = [EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
+    totals += [EDGES] * PROOFS
+    if not part.is_unpenalised:
+        return totals
+    if part.held:
+        totals += [EDGES, 5] + [4] * NULL_TOTALS
+    return [*totals, FIELDS * EDGES, 2 * triangle + k + 2 * FIELDS, FIELDS * EDGES, 3 * triangle + 2 * FIELDS]
 
 
 def _of_fit(federation: Federation, p: int) -> list[int]:

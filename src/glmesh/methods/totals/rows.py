@@ -13,6 +13,7 @@ from glmesh.functions import Loss, Table
 from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
+from glmesh.methods.totals.likelihood.guard import Guard
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
@@ -38,6 +39,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
+    guard: Guard | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
@@ -60,6 +62,12 @@ class Rows:
         """Return the numbers of the intercepts among the p + 1 coefficients: p alone, if there is one predictor."""
         width = int(self.X[0].shape[1]) + 1
         return np.arange(width - 1, self.p + 1, width)
+
+    @property
+    def whole_penalty(self) -> Table:
+        """Return the penalty of all p + 1 coefficients, the last intercept included."""
+        free = [-np.inf, np.inf] if self.fit_intercept else [0.0, 0.0]
+        return Table(*np.vstack([self.penalty.kernel_rows(self.p), [0.0, 0.0, 0.0, *free]]).T)
 
     @cached_property
     def starts(self) -> Indices:
