@@ -8,8 +8,7 @@ are plain counts, show how well.
 """
 
 # %%
-# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, without rows that have
-# gaps.
+# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, with text and gaps.
 import tempfile
 
 import numpy as np
@@ -20,19 +19,12 @@ from glmesh import plot
 from glmesh.cli.demo_files import write_raw
 
 with tempfile.TemporaryDirectory() as folder:
-    tables = {path.stem: pd.read_csv(path).dropna() for path in write_raw(folder)}
-
-
-def features(table):
-    """Return a hospital's features as numbers."""
-    numbers = table[["age", "bmi", "systolic", "stays"]].astype(float)
-    return numbers.assign(current=table["smoker"] == "current", former=table["smoker"] == "former").astype(float)
-
+    tables = {path.stem: pd.read_csv(path) for path in write_raw(folder)}
 
 # %%
-# A part is a hospital's features, its times, and who died then; the others were alive when they were last seen.
-parts = [(features(table), table["days"], table["died"]) for table in tables.values()]
-model = glmesh.CoxRegressor().fit_nodes(parts)
+# The response is a time, and whether the patient died then or was alive when last seen. Every table is a stratum.
+formula = "Surv(days, died) ~ age + bmi + systolic + stays + C(smoker, Treatment('never'))"
+model = glmesh.CoxRegressor.from_formula(formula, tables)
 print(model.summary(exponentiate=True))
 
 
@@ -46,13 +38,14 @@ def kaplan_meier(days, died):
 
 
 figure, axes = plot.subplots(3, 1, height=7.6, sharex=True)
-every = np.concatenate([model.predict(X) for X, _, _ in parts])
-cuts = np.quantile(every, [1 / 3, 2 / 3])
-for panel, name, (X, days, died) in zip(axes, tables, parts, strict=True):
-    group = np.searchsorted(cuts, model.predict(X))
+known = {name: table.dropna() for name, table in tables.items()}
+cuts = np.quantile(model.predict(pd.concat(known)), [1 / 3, 2 / 3])
+for panel, (name, table) in zip(axes, known.items(), strict=True):
+    group = np.searchsorted(cuts, model.predict(table))
+    days, died = table["days"].to_numpy(), table["died"].to_numpy()
     for k, (risk, colour) in enumerate((("low", "green"), ("middle", "blue"), ("high", "red"))):
         own = group == k
-        at, share = kaplan_meier(days.to_numpy()[own], died.to_numpy()[own])
+        at, share = kaplan_meier(days[own], died[own])
         panel.step(at, 100 * share, where="post", color=plot.COLOURS[colour], linewidth=2, label=f"{risk} risk")
     panel.set(xlim=(0, 365), ylim=(0, 100), yticks=[0, 25, 50, 75, 100])
     panel.set_title(f"{name}: alive [%]", loc="left")

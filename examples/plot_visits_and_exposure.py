@@ -8,8 +8,7 @@ that forgets it believes that the sickest come half as often as they do.
 """
 
 # %%
-# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, without rows that have
-# gaps.
+# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, with text and gaps.
 import tempfile
 
 import numpy as np
@@ -20,27 +19,22 @@ from glmesh import plot
 from glmesh.cli.demo_files import write_raw
 
 with tempfile.TemporaryDirectory() as folder:
-    tables = [pd.read_csv(path).dropna() for path in write_raw(folder)]
-
-
-def features(table):
-    """Return a hospital's features as numbers."""
-    numbers = table[["age", "bmi", "stays"]].astype(float)
-    return numbers.assign(current=table["smoker"] == "current", former=table["smoker"] == "former").astype(float)
-
+    tables = [pd.read_csv(path) for path in write_raw(folder)]
+for table in tables:
+    table["log_years"] = np.log(table["days"] / 365)
 
 # %%
-# The fourth entry of a part is the offset, the logarithm of the years at risk. Its coefficient is 1.
-parts = [(features(table), table["visits"].astype(float), None, np.log(table["days"] / 365)) for table in tables]
-model = glmesh.GLMRegressor(family="poisson").fit_nodes(parts)
-forgetful = glmesh.GLMRegressor(family="poisson").fit_nodes([part[:2] for part in parts])
+# The logarithm of the years at risk is an offset: a column whose coefficient is 1.
+formula = "visits ~ age + bmi + stays + C(smoker, Treatment('never'))"
+model = glmesh.GLMRegressor.from_formula(formula, tables, family="poisson", offset="log_years")
+forgetful = glmesh.GLMRegressor.from_formula(formula, tables, family="poisson")
 print(model.summary(exponentiate=True))
 
 # %%
 # Patients are put in ten groups by the rate that the model expects; each group is a dot.
-X, visits = pd.concat([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-years = np.concatenate([table["days"] for table in tables]) / 365
-with_exposure, without = model.predict(X, np.zeros(len(X))), forgetful.predict(X)
+patients = pd.concat(tables).dropna()
+visits, years = patients["visits"].to_numpy(), patients["days"].to_numpy() / 365
+with_exposure, without = model.predict(patients.assign(log_years=0.0)), forgetful.predict(patients)
 group = np.searchsorted(np.quantile(with_exposure, np.linspace(0, 1, 11)[1:-1]), with_exposure)
 time = np.array([years[group == k].sum() for k in range(10)])
 seen = np.array([visits[group == k].sum() for k in range(10)])
