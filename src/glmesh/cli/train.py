@@ -11,6 +11,7 @@ import numpy as np
 
 from glmesh import Cola, Network, Problem, Status, __version__, plot, solve
 from glmesh.cli import cluster
+from glmesh.cli.coefficients import coefficients_text
 from glmesh.cli.failures import (
     EVERY,
     checkpoint_output,
@@ -32,6 +33,7 @@ from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
 from glmesh.core import AnyMethod
 from glmesh.core.block import NetworkInfo
+from glmesh.display.overview import LARGEST
 from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
@@ -39,7 +41,6 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
-from glmesh.inference import Inference
 from glmesh.methods import MaximumLikelihood
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.network import Plan, topology
@@ -149,18 +150,20 @@ def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, proc
     if rows.offset:
         X, last = rows.X[:, :-1], rows.X[:, -1]
         fit["offset"] = np.log(last) if options.exposure else last
+    contract = rows.contract
+    names = (contract.names or None) if contract is not None and contract.header else None
+    names = names[:-1] if names and rows.offset else names
     if options.runtime == "simulation":
-        return Problem.glm(X, rows.y, **fit)
+        return Problem.glm(X, rows.y, **fit).named(names)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, rows.y, processes, **spread, **fit)
+    return scatter(X, rows.y, processes, **spread, **fit).named(names)
 
 
 def exit_code(result: Result) -> int:
     """Return the exit code of a result: REACHED, OUT_OF_ROUNDS or INTERRUPTED, by its status."""
-    good = (Status.CONVERGED, Status.CERTIFIED, Status.STATIONARY, Status.ROUNDS_DONE)
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
-    return REACHED if result.status in good else OUT_OF_ROUNDS
+    return REACHED if result.reached else OUT_OF_ROUNDS
 
 
 def _what_to_fit(options: Namespace) -> Exception:
@@ -320,8 +323,6 @@ def _summary(
     ]
     if model.facts is None:
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
-    if options.intercept and model.facts is None:
-        lines.append(("intercept", f"{model.intercept:.6g}"))
     if model.facts is None and model.rows is not None:
         lines.append(("rows", rows_text(*model.rows)))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
@@ -329,5 +330,5 @@ def _summary(
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    table = "" if model.facts is None else f"\n\n{Inference(model.facts, rows=model.rows).summary()}"
-    return f"\n{result.status}\n\n{rows(lines)}{table}"
+    proven = f" {result.proof}" if result.proof and model.facts is None else ""
+    return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

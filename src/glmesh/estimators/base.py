@@ -19,12 +19,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from glmesh.core.block import NetworkInfo
 from glmesh.engine.agreement import digest, require_same, versions
-from glmesh.engine.result import Result, Status
+from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import process_group
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
 from glmesh.estimators.formulas import FormulaMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
+from glmesh.estimators.shown import Shown
 from glmesh.methods import Cola, MaximumLikelihood
 from glmesh.network import topology
 from glmesh.problem import Split
@@ -55,7 +56,7 @@ REPORT_EVERY = 100  # [rounds] between lines of a verbose fit
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NetworkEstimator(FormulaMixin, ABC):
+class NetworkEstimator(FormulaMixin, Shown, ABC):
     """Base class of all estimators, with scikit-learn's interface: `fit` learns by CoLA over a network of nodes.
 
     The fields are the parameters that all estimators have; each documents them for itself.
@@ -133,7 +134,8 @@ class NetworkEstimator(FormulaMixin, ABC):
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
         self._know_features([X.shape[1] for X, _, _ in data], [names for _, names in ordered], split)
         self._target = targets[0] if all(targets) else ""
-        return TrainingData(data, pooled=False, split=split, names=self._names if split == "samples" else None)
+        names = self._names if self._names is None or len(self._names) == self.n_features_in_ else None
+        return TrainingData(data, pooled=False, split=split, names=names)
 
     @property
     def _names(self) -> tuple[str, ...] | None:
@@ -263,7 +265,7 @@ class NetworkEstimator(FormulaMixin, ABC):
         If the parameter verbose is set, a line on why each run stopped is written to stderr.
         """
         for result in results:
-            if result.status not in (Status.CONVERGED, Status.STATIONARY, Status.CERTIFIED, Status.ROUNDS_DONE):
+            if not result.reached:
                 warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
             if self.verbose:
                 sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")

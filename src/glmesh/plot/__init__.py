@@ -6,7 +6,8 @@ Draws what it is given, arrays and graphs; knows no run and no method. Importing
 """
 
 from glmesh.plot.axes import COLOURS, label_lines, style, subplots
-from glmesh.plot.figures import convergence, selection, topology, training
+from glmesh.plot.figures import convergence, topology, training
+from glmesh.plot.paths import selection
 from glmesh.plot.terminal import curve, graph
 
 __all__ = [

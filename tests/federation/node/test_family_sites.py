@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from statsmodels import datasets
 
 from glmesh.cli import main
 from glmesh.cli.status import ended_text
@@ -20,7 +22,8 @@ from glmesh.federation.monitor.status import figures
 from glmesh.federation.node.training import TrainingOutcome
 from tests.cases import SOAK
 from tests.federation.node.families import programs, simulated, tables, together
-from tests.federation.node.test_families import COLUMNS, case, cells
+from tests.federation.node.test_families import COLUMNS, case, cells, draw
+from tests.federation.node.test_totalling import run_and_stop
 from tests.loopback import Loopback
 
 pytestmark = pytest.mark.waits
@@ -132,3 +135,60 @@ def test_doctor_foretells_the_messages_of_a_family(tmp_path: Path) -> None:
     assert "this site's own rules let it contribute" in found["rules"]
     foretold = int(found["messages"].split()[1])
     assert abs(foretold - len(together(programs(parts, part)).requests)) <= 4
+
+
+@pytest.mark.skipif(not SOAK, reason="a site is given up after some seconds")
+@pytest.mark.parametrize(("family", "link"), [("poisson", ""), ("gamma", "inverse")])
+def test_sites_that_go_on_without_one_begin_at_a_drawn_start_and_come_to_the_maximum_of_their_rows(
+    family: str, link: str, tmp_path: Path
+) -> None:
+    part = ProblemPart(family=family, link=link, fit_intercept=True)
+    parts = tables(*draw(family, link), (80, 160, 230), COLUMNS)
+    keys = {key: value for key, value in vars(part).items() if key != "loss"} | {"tol": 1e-6}
+    files = {name: file_of(table) for name, table in zip(("alice", "bob", "carol", "dora"), parts, strict=True)}
+    network = {"topology": "ring", "gone": "without", "gone_after": 2.0}
+    made = Loopback.make(tmp_path, files, problem=keys, network=network)
+    endings = run_and_stop(made, {"dora": 2}, lambda nodes: None)
+    expected = simulated(parts[:3], part)
+    errors = np.sqrt(np.diag(np.linalg.inv(expected.facts.hessian))).min() if expected.facts is not None else np.nan
+    for name in ("alice", "bob", "carol"):
+        assert endings[name].outcome is TrainingOutcome.CERTIFIED
+        assert endings[name].without == ("dora",)
+        assert abs(made.model(name).coef - expected.coef).max() < 1e-5 * max(errors, 1e-2)
+        np.testing.assert_array_equal(made.model(name).coef, made.model("alice").coef)
+
+
+def real(name: str) -> tuple[list[DataTable], ProblemPart, int]:
+    """A data set of statsmodels, shuffled, at three unequal sites; the family that suits it, and its Newton totals."""
+    data = getattr(datasets, name).load_pandas()
+    y = np.asarray(data.endog, dtype=float).ravel()
+    X = np.asarray(data.exog, dtype=float).reshape(len(y), -1)
+    part, most, names = ProblemPart(family="poisson", fit_intercept=True), 6, [f"x{j}" for j in range(X.shape[1])]
+    if name == "fair":
+        part, most, y = replace(part, family="binomial"), 5, (y > 0).astype(float)
+    elif name == "anes96":
+        part, most = replace(part, family="multinomial"), 7
+    elif name == "heart":
+        part = ProblemPart(family="cox", time="y", event="died")
+        X, y, names, most = np.asarray(data.data[["age", "censors"]], dtype=float), y + 0.5, ["age", "died"], 5
+    order = np.random.default_rng(0).permutation(len(y))
+    cuts = [int(share * len(y)) for share in (0.33, 0.66)]
+    return tables(X[order], y[order], cuts, names), part, most
+
+
+@pytest.mark.skipif(not SOAK, reason="thousands of rows")
+@pytest.mark.parametrize("name", ["fair", "randhie", "anes96", "heart"])
+def test_real_data_at_three_sites_takes_at_most_ten_totals_and_has_the_simulators_bits(
+    name: str, tmp_path: Path
+) -> None:
+    parts, part, most = real(name)
+    made = federate(tmp_path, parts, part)
+    made.run()
+    assert made.errors == {}
+    expected = simulated(parts, part)
+    for site in ("alice", "bob", "carol"):
+        model = made.model(site)
+        np.testing.assert_array_equal(model.coef, expected.coef)
+        assert model.info["rounds"] <= most
+        assert model.info["communications"] <= 2 * most + 10
+        assert model.info["standard_errors_off"] <= 1e-6

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 from glmesh.cli import main
@@ -23,6 +24,7 @@ from glmesh.federation.totals import Refusal, WantedTotal
 from glmesh.federation.wire import DataOffer
 from glmesh.files import model_files
 from glmesh.formulas import OTHERS, Formula, Frame
+from glmesh.inference import Inference
 from glmesh.types import Unsigned
 from tests.cases import cases
 from tests.loopback import Loopback
@@ -359,3 +361,57 @@ def test_gaps_are_refused_where_the_file_says_so_and_dropped_without_a_formula_w
     model = model_files.load(tmp_path / "b" / "ann.state" / "model.npz")
     np.testing.assert_allclose(model.coef, wanted.params.iloc[1:], rtol=1e-6)
     assert model.rows == (240, 9)
+
+
+@pytest.mark.waits
+def test_a_formula_goes_with_families_and_an_exposure_and_the_table_is_that_of_statsmodels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    held = {
+        name: one.assign(years=rng.uniform(1, 3, 80).round(3), visits=rng.poisson(np.exp(0.01 * one["age"])))
+        for name, one in tables().items()
+    }
+    formula = "visits ~ age*sex + C(ward, Treatment('b'))"
+    made = Loopback.make(tmp_path, {name: one.to_csv(index=False) for name, one in held.items()},
+        problem={"family": "poisson", "method": "totals", "fit_intercept": True, "formula": formula,
+                 "exposure": "years"})  # fmt: skip
+    made.run()
+    assert made.errors == {}
+    pooled = pd.concat(held.values())
+    wanted = smf.glm(formula, pooled, family=sm.families.Poisson(), exposure=pooled["years"]).fit(tol=1e-13)
+    for name in NAMES:
+        model = made.model(name)
+        assert model.facts is not None
+        found = Inference(model.facts, rows=model.rows).summary().to_frame()
+        assert list(found.index) == list(wanted.params.index)
+        assert np.max(np.abs(found["coef"] - wanted.params) / wanted.bse) <= 1e-6
+        np.testing.assert_allclose(found["std err"], wanted.bse, rtol=1e-6)
+    new = pooled.dropna().head(3)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "out.txt"
+    assert (
+        main(["predict", str(tmp_path / "eve.state" / "model.npz"), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
+    )
+    np.testing.assert_allclose(np.loadtxt(out), wanted.predict(new, exposure=new["years"]), rtol=1e-6)
+
+
+@pytest.mark.waits
+def test_a_formula_goes_with_cox_whose_times_and_events_it_names(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    held = {
+        name: one.assign(days=rng.exponential(9, 80).round(2) + 0.1, died=(rng.random(80) < 0.7).astype(int))
+        for name, one in tables().items()
+    }
+    made = Loopback.make(tmp_path, {name: one.to_csv(index=False) for name, one in held.items()},
+        problem={"family": "cox", "method": "totals", "formula": "Surv(days, died) ~ age + sex", "time": "days",
+                 "event": "died"})  # fmt: skip
+    made.run()
+    assert made.errors == {}
+    whole = pd.concat([one.assign(home=name) for name, one in held.items()]).dropna(subset=["sex"])
+    wanted = sm.PHReg.from_formula("days ~ age + sex", whole, status=whole["died"], strata=whole["home"],
+        ties="efron").fit()  # fmt: skip
+    model = made.model("ann")
+    assert model.names == ("sex[T.m]", "age")
+    assert np.max(np.abs(model.coef - wanted.params) / wanted.bse) <= 1e-6
+    keys = {"family": "cox", "time": "days", "event": "died", "formula": "days ~ age", "fit_intercept": False}
+    with pytest.raises(InvalidInput, match=r"needs Surv\(days, died\) on the left side"):
+        Federation("f", part(**keys), NetworkPart(), ())._check_settings()

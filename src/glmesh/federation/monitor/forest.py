@@ -14,7 +14,7 @@ from glmesh.inference import Inference
 from glmesh.inference.summary import Summary
 from glmesh.types import Matrix, Vector
 
-WIDTH, NAMES, FIGURES = 720, 210, 150  # [px] of a plot, of the names at its left, of the numbers at its right
+WIDTH, NAMES, FIGURES = 720, 200, 200  # [px] of a plot, of the names at its left, of the numbers at its right
 ROW, TOP, BOTTOM = 24, 14, 46  # [px] of a term, above the first one, below the last one
 LONGEST = 28  # [characters] of a name, because longer ones would reach into the plot
 PARTS = 8  # of the axis at most

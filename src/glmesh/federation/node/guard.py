@@ -39,9 +39,10 @@ class SiteGuard:
         if search.flat is None:
             return self.rules.shows_few(len(search.point), share.curvature, share.sizes)
         k, every = search.space.shape[1], np.ones(cone.rows, dtype=bool)
-        sizes, alone = _lengths(cone, question), self.changed or self.rules.may_change
+        alone = self.changed or self.rules.may_change
         return any(
             self.rules.shows_few(k, part.astype(np.float64), part * sizes, alone=alone)
+            for sizes in _lengths(cone, question)
             for before in (~every, every, *self.told)
             for part in (share.used & ~before, before & ~share.used)
         )
@@ -74,11 +75,14 @@ class SiteGuard:
         return np.array([not any(shown[k : k + 1] + apart[: k + 1]) for k in range(3)])
 
 
-def _lengths(cone: Cone, question: Question) -> Vector:
-    """Return the squared length of each row of data in the frame of a question, shape (rows,)."""
+def _lengths(cone: Cone, question: Question) -> tuple[Vector, Vector]:
+    """Return the squared length of each row of data in scaled units, and in the frame of a question, each (rows,)."""
     frame = question.frame
     assert frame is not None
-    out = [np.empty(0)]
-    for group in cone.groups:
-        out += [(products**2).sum(axis=(1, 2)) for products in group.products(frame.axes / question.scale)]
-    return np.concatenate(out)
+    found = []
+    for directions in (np.eye(cone.d), frame.axes):
+        out = [np.empty(0)]
+        for group in cone.groups:
+            out += [(products**2).sum(axis=(1, 2)) for products in group.products(directions / question.scale)]
+        found.append(np.concatenate(out))
+    return found[0], found[1]

@@ -22,7 +22,7 @@ from glmesh.federation.totals import Refusal, WantedTotal
 from glmesh.formulas import OTHERS, Design, Formula, Frame, Variable
 from glmesh.formulas.design import CATEGORY, NUMBER
 from glmesh.formulas.frames import SITE, as_column, plain
-from glmesh.types import Flags, Matrix, Unsigned
+from glmesh.types import Flags, Unsigned
 
 SLOTS = 1 << 14  # [slots] of a category: 20 levels share one in 1.2 % of all cases, and are counted again then
 ATTEMPTS = 20  # [times] that levels which share a slot are counted again, and rows are left out and the rest counted
@@ -103,14 +103,15 @@ class SiteFrame:
             found = {name: replace(one, rare=tuple(left_out[name])) for name, one in found.items()}
         return Agreement(self._design(found, members), flags, self._merged(frame, found), tuple(said.values()), n)
 
-    def alone(self) -> Matrix | None:
-        """Return the columns that the formula would make of this site's rows alone; None: it cannot."""
+    def alone(self) -> Agreement | None:
+        """Return what would be agreed on if this site had no others; None: its rows alone make no columns."""
         found = {name: _Counted(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories}
         try:
-            frame = self._merged(self.frame, found)
-            return self._design(found, [self.sites.index(self.me)]).matrix(frame)
-        except (InvalidInput, Refusal):
+            design = self._design(found, [self.sites.index(self.me)])
+        except Refusal:
             return None
+        kept = np.ones(self.frame.m, dtype=np.bool_)
+        return Agreement(design, kept, self._merged(self.frame, found), (), None)
 
     # --- counting
 

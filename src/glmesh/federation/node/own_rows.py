@@ -13,7 +13,6 @@ from glmesh.federation.node.roles import spec_of, summary_of
 from glmesh.formulas import Design, Frame
 from glmesh.formulas.design import CATEGORY
 from glmesh.formulas.tables import designed, raw_contract
-from glmesh.methods import Rows
 from glmesh.problem import DataSummary, NodeData
 
 
@@ -69,12 +68,3 @@ class OwnRows:
 def _beside(part: ProblemPart) -> tuple[str, ...]:
     """Return the names of columns that are in the fit as they are: an offset or exposure."""
     return (part.held,) if part.held else ()
-
-
-def alone(block: Rows, frame: SiteFrame | None) -> Rows:
-    """Return a site's rows with the columns that the formula would make of them alone; as they are without one.
-
-    They serve figures that are shown, not a fit: their penalty is that of `block`.
-    """
-    X = None if frame is None else frame.alone()
-    return block if X is None else replace(block, X=[X], _norms=None)

@@ -16,7 +16,7 @@ from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.levels import Agreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.own_rows import OwnRows, alone
+from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import TotalsStore
@@ -100,7 +100,9 @@ class Totalling:
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
-        self._shown = alone(self._block, own.frame(federation, site))
+        frame = own.frame(federation, site)
+        local = None if frame is None else frame.alone()
+        self._shown = self._block if local is None else self._designed(local)  # rows that figures are about
         self._leverage = largest_leverage(self._shown)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words

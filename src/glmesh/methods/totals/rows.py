@@ -20,6 +20,8 @@ from glmesh.methods.totals.traits import Traits
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
 
+MOST_COPIED = 2**20  # [numbers] of rows that are copied into one array, because 8 MB are little beside the rest
+
 
 @dataclass(eq=False)
 class Rows:
@@ -129,6 +131,23 @@ class Rows:
     def transposed(self) -> list[SampleMatrix]:
         """Return the transposed rows of each hosted node: (p, m_k) matrices, which share memory with the rows."""
         return [x.T for x in self.X]
+
+    @cached_property
+    def stacked(self) -> Matrix | None:
+        """Return the rows of all hosted nodes as one array, shape (m, p), for kernels that visit all nodes in a call.
+
+        Pooled data lie in one array already; few rows that nodes hold apart are copied. None: some are sparse, or
+        there are too many to copy.
+        """
+        first, m = self.X[0], int(self.starts[-1])
+        if not all(isinstance(x, np.ndarray) for x in self.X):
+            return None
+        whole = first.base
+        if isinstance(whole, np.ndarray) and whole.shape == (m, first.shape[1]) and whole.flags.c_contiguous:
+            at = whole.ctypes.data + whole.strides[0] * self.starts[:-1]
+            if all(x.size == 0 or x.ctypes.data == where for x, where in zip(self.X, at.tolist(), strict=True)):
+                return whole
+        return np.concatenate(self.X) if m * first.shape[1] <= MOST_COPIED else None
 
     @cached_property
     def curvatures(self) -> Vector:
