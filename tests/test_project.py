@@ -113,12 +113,6 @@ def test_the_python_in_the_documentation_runs(page: Path, tmp_path: Path, monkey
         exec(compile(block, page.name, "exec"), namespace)
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_the_examples_run(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    exec(compile(example.read_text(), example.name, "exec"), {"__name__": "__main__"})
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
