@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores, and a third brings nothing.
 PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test coverage soak patience fuzz lint format bench clean
+.PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench clean
 
 demo: $(VENV)/.plot
 	$(BIN)/glmesh demo
@@ -28,6 +28,15 @@ patience: $(VENV)/.test
 # What crosses a link between peers, a million inputs (some minutes).
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz_peers -runs=1000000 -max_len=2048 -rss_limit_mb=2048 -max_total_time=1200
+
+# The site, in build/docs: every warning is an error, and what is built is checked. The quick one does not run the gallery's scripts.
+SPHINX = $(BIN)/python -W ignore::DeprecationWarning -m sphinx --fail-on-warning --keep-going --quiet --fresh-env
+docs: SPHINX_OPTIONS =
+docs-quick: SPHINX_OPTIONS = -D plot_gallery=0
+docs docs-quick: $(VENV)/.docs
+	rm -rf build/docs docs/generated
+	MPLBACKEND=agg $(SPHINX) $(SPHINX_OPTIONS) docs build/docs
+	$(BIN)/python docs/_site/check.py build/docs
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
@@ -59,5 +68,5 @@ $(VENV)/.%: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,6 +32,7 @@ from glmesh.engine.solve import advance
 from glmesh.engine.stopping import Loop
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.files import data_files
+from glmesh.functions import Cox, NegativeBinomial
 from glmesh.transports.mpi import ranks
 from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
@@ -283,6 +284,50 @@ def hold(folder: Path) -> None:
                 np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.estimates)
 
 
+def family_problems() -> dict[str, Problem]:
+    """Fits of families without a penalty, with weights and offsets, of data without a maximum, and penalised ones."""
+    rows, few = X[:, :4] * [1.0, 100.0, 1e-3, 1.0], {"alpha": 0.0, "fit_intercept": True}
+    counts, weight, offset = np.round(np.abs(Y)), 1.0 + np.arange(60) % 3, 0.1 * X[:, 5]
+    parts = [(rows[k::16], np.where(counts[k::16] > 0, 1.0, -1.0) * (1.0 + np.arange(60)[k::16])) for k in range(16)]
+    return {
+        "probit": Problem.glm(rows, counts > 1, family="binomial", link="probit", sample_weight=weight, **few),
+        "poisson": Problem.glm(rows, counts, family="poisson", offset=offset, **few),
+        "inverse": Problem.glm(rows, counts + 1.0, family="gamma", link="inverse", **few),
+        "not convex": Problem.glm(rows, counts + 1.0, family="inverse_gaussian", link="log", **few),
+        "theta": Problem.glm(rows[:, :2], counts**2, family=NegativeBinomial(None), **few),
+        "classes": Problem.glm(rows, np.minimum(counts, 2), family="multinomial", **few),
+        "separated": Problem.glm(rows, rows[:, 0] > 0, family="binomial", **few),
+        "l1": Problem.glm(rows, counts, family="poisson", penalty="l1", alpha=2.0, fit_intercept=True),
+        "cox": Problem.from_nodes(parts, loss=Cox(), alpha=0.0),
+    }
+
+
+def family_figures(result: Result) -> dict[str, Any]:
+    """All of a result, and what its totals at the end say."""
+    seen = figures(result) | {"remark": np.asarray(result.remark), "distance": np.asarray(result.distance)}
+    if (facts := result.facts) is not None:
+        seen |= {f"meat {name}": meat for name, meat in facts.meats.items()}
+        seen |= {"information": facts.information, "likelihood": np.asarray(facts.log_likelihood)}
+        seen |= {"between": np.asarray(facts.between), "family": np.asarray(repr(facts.fitted.family))}
+    return seen
+
+
+def families(folder: Path) -> None:
+    """Families on four ranks, on two of them, and on one; every rank writes what it was given."""
+    world = MPI.COMM_WORLD
+    for n_ranks in (4, 2, 1):
+        inside = world.Get_rank() < n_ranks
+        some = world.Split(0 if inside else 1)
+        if inside:
+            with Ranks(some) as processes:
+                found = {
+                    name: family_figures(solve(one, n_nodes=16, runtime=processes))
+                    for name, one in family_problems().items()
+                }
+                np.savez(folder / f"families-{n_ranks}-{processes.rank}.npz", **flat(found))
+        world.Barrier()
+
+
 def resume(folder: Path) -> None:
     """From one checkpoint on three ranks, on two of them, and on one."""
     world, (X, y) = MPI.COMM_WORLD, data_files.load(folder / "data.svm")
@@ -301,4 +346,5 @@ def resume(folder: Path) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[2:]:
-        {"equal": equal, "refuse": refuse, "hold": hold, "rows": rows, "resume": resume}[name](Path(sys.argv[1]))
+        all_of_them = {"equal": equal, "refuse": refuse, "hold": hold, "rows": rows, "resume": resume}
+        (all_of_them | {"families": families})[name](Path(sys.argv[1]))

@@ -161,8 +161,12 @@ MODELS = {
     "logistic": (lambda: glmesh.LogisticRegression(**SMALL), IRIS[:100], NAMES[:100]),
     "logistic_of_three": (lambda: glmesh.LogisticRegression(**SMALL), IRIS, NAMES),
     "logistic_against_the_rest": (lambda: glmesh.LogisticRegression(multi_class="ovr", **SMALL), IRIS, NAMES),
-    "multinomial": (lambda: glmesh.GLMClassifier(family="multinomial", **SMALL), IRIS, NAMES),
-    "multinomial_of_two": (lambda: glmesh.GLMClassifier(family="multinomial", **SMALL), IRIS[:100], NAMES[:100]),
+    "multinomial": (lambda: glmesh.GLMClassifier(family="multinomial", alpha=1.0, **SMALL), IRIS, NAMES),
+    "multinomial_of_two": (
+        lambda: glmesh.GLMClassifier(family="multinomial", alpha=1.0, **SMALL),
+        IRIS[:100],
+        NAMES[:100],
+    ),
     "svc_of_three": (lambda: glmesh.LinearSVC(n_nodes=2, tol=1e-4), IRIS, FLOWERS),
     "smoothed_hinge": (lambda: glmesh.GLMClassifier(SmoothedHingeLoss(0.5), n_nodes=2, tol=1e-4), IRIS, NAMES),
 }

@@ -8,8 +8,8 @@ import statsmodels.api as sm
 from sklearn import linear_model
 
 import glmesh
-from glmesh.errors import InvalidData, InvalidInput
-from glmesh.functions import NegativeBinomial
+from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
+from glmesh.functions import GroupLasso, NegativeBinomial
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(150, 3)) * [1.0, 20.0, 0.01] + [0.0, 100.0, 0.0]
@@ -94,3 +94,45 @@ def test_a_saved_model_predicts_the_same_means(model, tmp_path) -> None:
     again = glmesh.load_model(tmp_path / "model.npz")
     assert type(again) is type(model)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_successes_and_failures_are_two_columns_as_in_statsmodels() -> None:
+    trials = RNG.integers(0, 9, len(X))
+    hits = RNG.binomial(trials, 1 / (1 + np.exp(-ETA)))
+    counts = np.column_stack([hits, trials - hits])
+    found = sm.GLM(counts[trials > 0], sm.add_constant(X)[trials > 0], family=sm.families.Binomial()).fit(tol=1e-14)
+    model = glmesh.GLMRegressor(family="binomial", n_nodes=3).fit(X, counts)
+    table = model.summary().to_frame()
+    np.testing.assert_allclose((table["coef"] - found.params) / found.bse, 0, atol=1e-6)
+    np.testing.assert_allclose(table["std err"], found.bse, rtol=1e-6)
+    np.testing.assert_allclose(model.result_.facts.log_likelihood, found.llf, rtol=1e-9)
+    apart = glmesh.GLMRegressor(family="binomial").fit_nodes([(X[k::3], counts[k::3]) for k in range(3)])
+    np.testing.assert_allclose(apart.coef_, model.coef_, rtol=1e-6)
+    shares = np.divide(hits, trials, out=np.zeros(len(X)), where=trials > 0)
+    assert model.score(X, counts) == pytest.approx(model.score(X, shares, trials))
+    with pytest.raises(InvalidData, match="row 0 is"):
+        glmesh.GLMRegressor(family="binomial").fit(X, -1 - counts)
+    with pytest.raises(ValueError, match="1d array"):
+        glmesh.GLMRegressor(family="poisson").fit(X, counts)
+
+
+def test_tol_se_is_a_parameter_of_all_that_fit_by_likelihood() -> None:
+    labels = (COUNTS > 2).astype(int) + (COUNTS > 5)
+    for model, y in (
+        (glmesh.PoissonRegressor(alpha=0.0, tol_se=0.3, n_nodes=2), COUNTS),
+        (glmesh.GLMRegressor(family="poisson", tol_se=0.3, n_nodes=2), COUNTS),
+        (glmesh.GLMClassifier(family="multinomial", tol_se=0.3, n_nodes=2), labels),
+    ):
+        loose, tight = model.fit(X, y).result_, model.set_params(tol_se=1e-9).fit(X, y).result_
+        assert loose.rounds < tight.rounds
+        assert tight.standard_errors_off <= 1e-9 < loose.standard_errors_off <= 0.3
+
+
+def test_methods_and_penalties_that_do_not_fit_families_are_refused_with_what_would_do() -> None:
+    problem = glmesh.Problem.glm(X, COUNTS, family="poisson", alpha=0.0)
+    with pytest.raises(UnsuitablePair, match="leave method= away"):
+        glmesh.solve(problem, n_nodes=3, method=glmesh.methods.Nids())
+    with pytest.raises(UnsuitablePair, match="a term per coefficient"):
+        glmesh.GLMRegressor(family="poisson", penalty=GroupLasso(np.array([0, 0, 1])), alpha=1.0).fit(X, COUNTS)
+    with pytest.raises(InvalidInput, match=r"GLMRegressor\(family=...\)"):
+        glmesh.GLMClassifier(family="binomial").fit(X, COUNTS > 1)

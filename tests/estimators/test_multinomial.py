@@ -26,7 +26,7 @@ TIGHT = {"n_nodes": 3, "tol": 3e-13}
 GLMClassifier = glmesh.GLMClassifier
 
 
-@parametrize_with_checks([GLMClassifier(family="multinomial", n_nodes=2)])
+@parametrize_with_checks([GLMClassifier(family="multinomial", alpha=1.0, n_nodes=2)])
 def test_checks_of_scikit_learn_accept_classes_that_are_fitted_together(estimator, check):
     check(estimator)
 
@@ -114,7 +114,7 @@ def test_an_older_file_of_several_classes_is_one_against_the_rest(tmp_path):
 def test_predict_prints_probabilities_of_classes_that_were_fitted_together(tmp_path, capsys, classes):
     rows = NAMES != "virginica" if classes == 2 else NAMES != ""
     frame = pandas.DataFrame(IRIS[rows], columns=["a", "b", "c", "d"])
-    model = GLMClassifier(family="multinomial", n_nodes=2).fit(frame, NAMES[rows])
+    model = GLMClassifier(family="multinomial", alpha=1.0, n_nodes=2).fit(frame, NAMES[rows])
     model.save(tmp_path / "model.npz")
     frame.to_csv(tmp_path / "new.csv", index=False)
     assert main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "new.csv"), "--probability"]) == 0

@@ -33,7 +33,8 @@ def test_text_has_header_table_and_proof():
         assert name in text
     rows = [line.split()[0] for line in lines if line[:9] in ("Intercept", "age      ", "bmi <b>  ")]
     assert rows == ["Intercept", "age", "bmi"]
-    assert lines[-1] == "Each coefficient is within 9e-09 standard errors of the exact estimate."
+    assert lines[-2] == "Each coefficient is within 9e-09 standard errors of the exact estimate."
+    assert lines[-1].startswith("Off by at most: standard errors 3e-09 of each, z values ")
     assert max(map(len, lines)) <= 80
 
 

@@ -163,6 +163,13 @@ def test_bad_parts_are_refused(case):
         Problem.from_nodes(parts, **options)
 
 
+def test_one_group_penalty_for_all_parts_is_refused_with_what_would_do():
+    parts = [(X[:, :9], Y), (X[:, 9:], Y)]
+    problem = Problem.from_nodes(parts, penalty=GroupLasso(np.arange(20) // 4), split="features")
+    with pytest.raises(InvalidInput, match=r"20 group labels for the 9 columns of node 0.*\[GroupLasso"):
+        Run(problem)
+
+
 def test_apart_data_goes_with_its_own_network():
     problem = Problem.from_nodes([(X[:9], Y[:9]), (X[9:], Y[9:])])
     with pytest.raises(InvalidInput, match="on 2 nodes, but n_nodes=3"):

@@ -14,7 +14,8 @@ def add_family_options(add: Callable[..., Any], *, others: Sequence[str] = ()) -
     """Add --family, --link, --offset, --exposure and --tol-se by an `add_argument`; `others` are families beside."""
     add("--family", metavar="NAME", help="instead of --model: a family of distributions, fitted by maximum likelihood "
         f"with an intercept and no penalty: {', '.join([*FAMILIES, *others])}; with a parameter as in "
-        "negative_binomial=2 (theta) or tweedie=1.5 (power); binomial's target is 0 or 1, or a share, and "
+        "negative_binomial=2 (theta; or negative_binomial=estimated) or tweedie=1.5 (power); binomial's target is 0 "
+        "or 1, or a share, and "
         "--sample-weight the trials")  # fmt: skip
     add("--link", metavar="NAME", help="link of --family, as in probit (default: the usual one)")
     add("--offset", metavar="COLUMN", help="column of a table that is added to the linear predictor of --family")

@@ -10,7 +10,7 @@ import numpy as np
 from glmesh.cli.families import check_family_options
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Family, Loss, family_of
+from glmesh.functions import LOSSES, Family, Loss, NegativeBinomial, family_of
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.network import Network
@@ -208,6 +208,9 @@ def parse_loss(text: str) -> Loss:
     return LOSSES[name](**{names[0]: value})
 
 
+ESTIMATED = "estimated"  # in place of a number: theta of the negative binomial is fitted
+
+
 def parse_family(text: str, link: str | None = None) -> Family:
     """Return the family for a text NAME or NAME=PARAMETER, as in negative_binomial=2; raise InvalidInput for others."""
     name, equals, parameter = text.partition("=")
@@ -217,10 +220,13 @@ def parse_family(text: str, link: str | None = None) -> Family:
         return family
     if not names:
         raise InvalidInput(f"--family {text}: the {name} family has no parameter; write --family {name}")
+    if parameter == ESTIMATED and family.name == NegativeBinomial.name:
+        return NegativeBinomial(None)
     try:
         value = float(parameter)
     except ValueError:
-        raise InvalidInput(f"--family {text}: {names[0]} must be a number, got {parameter!r}") from None
+        or_estimated = f" or {ESTIMATED!r}" if family.name == NegativeBinomial.name else ""
+        raise InvalidInput(f"--family {text}: {names[0]} must be a number{or_estimated}, got {parameter!r}") from None
     changed: dict[str, Any] = {names[0]: value}
     return replace(family, **changed)
 

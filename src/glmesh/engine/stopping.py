@@ -98,6 +98,7 @@ class NothingToGain:
 
     _STATUSES: ClassVar = {
         "separated": Status.NO_OPTIMUM,
+        "no shape": Status.NO_OPTIMUM,
         "collinear": Status.COLLINEAR,
         "rounding": Status.STALLED,
         "stationary": Status.STATIONARY,

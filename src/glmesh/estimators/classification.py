@@ -156,6 +156,9 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
         Whether there is an intercept b; it is not penalised.
     class_weight : dict, "balanced" or None, default None
         Factors of the losses of each class, by label; "balanced": inversely to their frequencies; None: 1.
+    tol_se : float, default 1e-6
+        With family="multinomial" and alpha=0: the fit ends when each coefficient is proven to be within this many
+        standard errors of the exact estimate.
     warm_start : bool, default False
         Whether `fit` begins with the variables of the last fit, if there are as many.
     n_nodes : int, default 16
@@ -224,6 +227,7 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
     alpha: float | None = None
     l1_ratio: float | None = None
     family: str | None = None
+    tol_se: float = 1e-6
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
@@ -233,7 +237,10 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
         """
         if self.family is not None:
             if self.family != Softmax.name:
-                raise InvalidInput(f"family must be 'multinomial' or None, got {self.family!r}")
+                raise InvalidInput(
+                    f"family must be 'multinomial' or None, got {self.family!r}; for another family take "
+                    "GLMRegressor(family=...), binomial with labels 0 and 1"
+                )
             if self.loss != "logistic":
                 raise InvalidInput(f"give either loss={self.loss!r} or family={self.family!r}, not both")
             loss, kind = self._softmax(data, 2), "free" if self.fit_intercept else "none"

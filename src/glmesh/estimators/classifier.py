@@ -204,8 +204,17 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_numbers(self, data: TrainingData) -> TrainingData:
-        """Return the data with numbers of classes, in the order of `classes_`, as targets, and weights times theirs."""
+        """Return the data with numbers of classes, in the order of `classes_`, as targets, and weights times theirs.
+
+        Raise ValueError if all samples of a weight > 0 are of one class.
+        """
         factors = self._class_weights(data)
+        y, weight = data.targets
+        if len(counted := np.unique(y[weight > 0])) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes with a sample_weight > 0, but there is one "
+                f"class only: {', '.join(map(repr, counted.tolist()))}"
+            )
         numbers = [np.searchsorted(self.classes_, y) for _, y, _ in data.parts]
         weights = [weight * factors[own] for (_, _, weight), own in zip(data.parts, numbers, strict=True)]
         return data.with_targets([own.astype(np.float64) for own in numbers], weights)

@@ -58,6 +58,8 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     if _are_together(estimator):
         loss = Softmax.name
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
+    facts = _facts(estimator)
+    family = facts.fitted.family if facts is not None and facts.fitted.family is not None else objective.loss
     several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
     model_files.Model(
         coef=estimator.coef_ if several else np.ravel(estimator.coef_),
@@ -70,11 +72,11 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         info={
             "estimator": type(estimator).__name__,
             "params": json.dumps(params),
-            **_parameters(objective.loss),
+            **_parameters(family),
             **_rows(estimator),
         },
         contract=_contract(estimator),
-        facts=_facts(estimator),
+        facts=facts,
         design=getattr(estimator, "design_", None),
     ).save(path)
 

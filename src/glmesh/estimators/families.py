@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
+from glmesh.estimators.clusters import clustered, of_parts, of_rows
 from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.estimators.regressor import NetworkRegressor
+from glmesh.estimators.trials import shares
 from glmesh.functions import Family, tweedie
+from glmesh.problem.named import refuse_permuted
 from glmesh.types import Data, Vector
 from glmesh.validation import are_usable
 
@@ -34,6 +37,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         offset: ArrayLike | None = None,
         *,
         rows: str = "all",
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
@@ -41,8 +45,9 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
-        y : array of shape (n_samples,)
-            Targets; with family="binomial" shares of successes between 0 and 1.
+        y : array of shape (n_samples,) or (n_samples, 2)
+            Targets; with family="binomial" shares of successes between 0 and 1, or two columns: numbers of successes
+            and of failures.
         sample_weight : array of shape (n_samples,) or None, default None
             Factors >= 0 of the samples' losses; None: 1. With a family they are prior weights, which divide the
             variance; with family="binomial" numbers of trials.
@@ -51,19 +56,27 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         rows : {"all", "own"}, default "all"
             With runtime="mpi": whether every rank passes all rows (they are compared) or rows of its own, which are
             put together in the order of ranks.
+        clusters : array of shape (n_samples,) or None, default None
+            Labels of clusters of rows that may depend on each other, for standard errors of kind "cluster".
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        numbers = of_rows(clusters, y, rows)
         with self._training(lambda: self._validated_rows(X, y, sample_weight, offset), rows) as data:
-            return self._fit(data)
+            self._fit(data)
+        self.result_ = clustered(self.result_, None if numbers is None else [numbers])
+        return self
 
     def _validated_rows(
         self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> TrainingData:
         """Check pooled data and an offset, each of whose arrays has an entry per row; return it as TrainingData."""
+        if np.ndim(y) == 2:
+            refuse_permuted(X, y, "y", "X")
+            y, sample_weight = shares(self._family(), y, sample_weight)
         data = self._validated(X, y, sample_weight, y_numeric=True)
         return data if offset is None else self._offset(data, [offset])
 
@@ -80,7 +93,9 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
             checked.append(own)
         return replace(data, offsets=checked)
 
-    def fit_nodes(self, parts: Sequence[tuple[Data, ...]]) -> Self:
+    def fit_nodes(
+        self, parts: Sequence[tuple[Data, ...]], *, clusters: Sequence[ArrayLike] | str | None = None
+    ) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
@@ -90,17 +105,24 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
             is, each part has its own rows; with split="features" its own columns, and all have the same y
             (coefficients come in the order of the parts). Columns of data frames go by name: split by samples they are
             put in the order of the first part, split by features no two parts may have a name in common.
+        clusters : sequence of arrays of shape (m_k,), "site" or None, default None
+            Labels of clusters inside of each part, for standard errors of kind "cluster"; equal labels of two parts are
+            two clusters. "site": the rows of each part are one cluster.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        numbers = of_parts(clusters, parts)
         with self._training(lambda: self._validated_nodes(parts)) as data:
-            return self._fit(data)
+            self._fit(data)
+        self.result_ = clustered(self.result_, numbers)
+        return self
 
     def _validated_nodes(self, parts: Sequence[tuple[Data, ...]]) -> TrainingData:
         """Check parts that may have an offset as a fourth entry; return them as TrainingData."""
+        parts = [self._shares_of_part(k, part) for k, part in enumerate(parts)]
         longer = [isinstance(part, tuple | list) and len(part) == 4 for part in parts]
         if not any(longer):
             return self._validated_parts(parts, numeric=True)
@@ -110,6 +132,20 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
             )
         data = self._validated_parts([part[:3] for part in parts], numeric=True)
         return self._offset(data, [part[3] for part in parts])
+
+    def _shares_of_part(self, k: int, part: tuple[Data, ...]) -> tuple[Data, ...]:
+        """Return part k with shares and numbers of trials, if its targets are successes and failures."""
+        if not isinstance(part, tuple | list) or len(part) < 2 or np.ndim(part[1]) != 2:
+            return part
+        y, weight = shares(self._family(), part[1], part[2] if len(part) > 2 else None, f"part {k}: ")
+        return (part[0], y, weight, *part[3:]) if weight is not None else part
+
+    def _fitted_family(self) -> Family | None:
+        """Return the family of the fitted model, with what was estimated of it; None: the loss is none of a family."""
+        family = self._family()
+        result = getattr(self, "result_", None)
+        facts = getattr(self, "_facts", None) if result is None else result.facts
+        return family if family is None or facts is None else facts.fitted.family
 
     def predict(self, X: Data, offset: ArrayLike | None = None) -> Vector:
         """Return the expected targets: X w + b or, with a family, the mean h(X w + b + offset), h the inverse link.
@@ -141,7 +177,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
-        y : array of shape (n_samples,)
+        y : array of shape (n_samples,), or (n_samples, 2) as `fit` takes it
             Targets.
         sample_weight : array of shape (n_samples,) or None, default None
             Weights of the samples; None: 1.
@@ -151,9 +187,10 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         float
             1 minus the (deviance or squared) error of the predictions divided by that of the mean of y; at most 1.
         """
-        family = self._family()
+        family = self._fitted_family()
         if family is None:
             return float(super().score(X, y, sample_weight))
+        y, sample_weight = shares(family, y, sample_weight)
         z, y = np.asarray(self._scores(X)), np.asarray(y, dtype=np.float64)
         weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         family.check(y)
@@ -179,6 +216,7 @@ class _Averaged(FamilyRegressor):
 
     alpha: float = 1.0
     solver: str = "auto"
+    tol_se: float = 1e-6
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
@@ -218,6 +256,9 @@ class PoissonRegressor(_Averaged):
         Whether there is an intercept b.
     solver : str, default "auto"
         Accepted as in scikit-learn, without effect.
+    tol_se : float, default 1e-6
+        With alpha=0: the fit ends when each coefficient is proven to be within this many standard errors of the exact
+        estimate.
     warm_start : bool, default False
         Whether `fit` begins with the variables of the last fit, if there are as many.
     n_nodes : int, default 16
@@ -299,6 +340,9 @@ class GammaRegressor(_Averaged):
         Whether there is an intercept b.
     solver : str, default "auto"
         Accepted as in scikit-learn, without effect.
+    tol_se : float, default 1e-6
+        With alpha=0: the fit ends when each coefficient is proven to be within this many standard errors of the exact
+        estimate.
     warm_start : bool, default False
         Whether `fit` begins with the variables of the last fit, if there are as many.
     n_nodes : int, default 16
@@ -384,6 +428,9 @@ class TweedieRegressor(_Averaged):
         Whether there is an intercept b.
     solver : str, default "auto"
         Accepted as in scikit-learn, without effect.
+    tol_se : float, default 1e-6
+        With alpha=0: the fit ends when each coefficient is proven to be within this many standard errors of the exact
+        estimate.
     warm_start : bool, default False
         Whether `fit` begins with the variables of the last fit, if there are as many.
     n_nodes : int, default 16

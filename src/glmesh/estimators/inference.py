@@ -43,7 +43,7 @@ class InferenceMixin(NetworkEstimator):
         ----------
         level : float, default 0.95
             Level of the intervals.
-        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}, default "model"
             Kind of the covariance, as in `vcov`.
         use_t : bool or None, default None
             Whether Student's t takes the place of the normal distribution; None: where the dispersion is estimated, as
@@ -78,7 +78,7 @@ class InferenceMixin(NetworkEstimator):
         kind : {"wald", "profile"}, default "wald"
             "wald": coefficient -+ quantile times standard error. "profile": where the deviance, with all other
             coefficients fitted anew, has risen by dispersion times the squared quantile; needs all rows at hand.
-        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}, default "model"
             Kind of the covariance, as in `vcov`, for Wald's intervals.
         use_t : bool or None, default None
             As in `summary`.
@@ -95,9 +95,10 @@ class InferenceMixin(NetworkEstimator):
 
         Parameters
         ----------
-        kind : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+        kind : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}, default "model"
             "model": dispersion times the inverse information. The others are sandwiches, for variances that the family
-            has not: HC0, HC0 times n / (n - k), and those with leverages.
+            has not: HC0, HC0 times n / (n - k), and those with leverages; "cluster" is for rows that depend on each
+            other within the clusters that the fit was given.
 
         Returns
         -------
@@ -122,7 +123,7 @@ class InferenceMixin(NetworkEstimator):
             A combination of the terms in each row; or names of terms that are all 0 under the hypothesis.
         values : array of shape (q,) or None, default None
             What the combinations are under the hypothesis; None: 0.
-        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}, default "model"
             Kind of the covariance, as in `vcov`.
         use_f : bool or None, default None
             Whether the statistic is F rather than chi2; None: where the dispersion is estimated.
@@ -184,6 +185,36 @@ class InferenceMixin(NetworkEstimator):
         """
         return self._inference().predict_interval(self._samples(X), level, kind, offset=offset, use_t=use_t)
 
+    def heterogeneity_test(self, *, use_f: bool | None = None) -> Test:
+        """Return the test of the hypothesis that all nodes (sites) have the same coefficients, intercepts included.
+
+        It is the score test of the interactions of all terms with the node, for which two numbers of each node are
+        added up: no sum reveals what one node contributes.
+
+        Parameters
+        ----------
+        use_f : bool or None, default None
+            Whether the statistic is F rather than chi2; None: where the dispersion is estimated. For least squares F is
+            Chow's test.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value.
+        """
+        return self._inference().heterogeneity_test(use_f=use_f)
+
+    def vif(self) -> Vector:
+        """Return the variance inflation factor of each term.
+
+        Returns
+        -------
+        array of shape (n_terms,)
+            1 / (1 - R_j^2) of linear regression, and its generalisation by the covariance of the coefficients for other
+            families, as `vif` of R's package car; NaN for intercepts and for columns that depend on others.
+        """
+        return self._inference().vif()
+
     def _inference(self) -> Inference:
         """Return the inference of this fit; raise UnsuitablePair, which says why, if there is none."""
         check_is_fitted(self)
@@ -242,6 +273,8 @@ def curves_of(result: Result) -> Curves | None:
     if held is None:
         return None
     loss = result.problem.spec.loss
+    if result.facts is not None and result.facts.fitted.family is not None:
+        loss = result.facts.fitted.family  # with what was estimated of it
     likelihoods = [likelihood_of(loss, X, y, weight) for X, y, weight in zip(*held, strict=True)]
 
     def curves(points: Matrix) -> list[tuple[float, Vector, Matrix]]:

@@ -138,7 +138,7 @@ class ElasticNet(ElasticNetRegressor):
     alpha : float, default 1.0
         Factor of the penalty, >= 0; split by samples > 0.
     l1_ratio : float, default 0.5
-        Share of the L1 penalty, between 0 and 1; 1 can be split by features only.
+        Share of the L1 penalty, between 0 and 1.
     fit_intercept : bool, default True
         Whether there is an intercept b; it is not penalised.
     precompute : bool, default False
@@ -224,7 +224,7 @@ class Lasso(ElasticNet):
 
         1/(2m) |y - Xw - b|^2 + alpha |w|_1
 
-    for m samples; with sample weights m is their sum. Split by features only.
+    for m samples; with sample weights m is their sum.
 
     Parameters
     ----------

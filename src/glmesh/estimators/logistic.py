@@ -30,7 +30,7 @@ class LogisticRegression(InferenceMixin, NetworkClassifier):
     C : float, default 1.0
         Factor of the losses, > 0; the larger, the less is penalised.
     l1_ratio : float, default 0.0
-        Share of the L1 penalty, between 0 and 1; 1 can be split by features only.
+        Share of the L1 penalty, between 0 and 1.
     dual : bool, default False
         Accepted as in scikit-learn, without effect.
     multi_class : {"multinomial", "ovr"}, default "multinomial"

@@ -9,9 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glmesh.engine.result import Result
 from glmesh.engine.solve import solve
 from glmesh.errors import InvalidData
 from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.clusters import clustered, of_parts, of_rows
 from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.functions import Cox, Separable
@@ -45,8 +47,10 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     tol : float, default 1e-6
-        With a penalty: stop when the duality gap is at most tol times the absolute value of the objective. Without one
-        a fit ends when each coefficient is proven to be within 1e-6 standard errors of the exact estimate.
+        With a penalty: stop when the duality gap is at most tol times the absolute value of the objective.
+    tol_se : float, default 1e-6
+        With alpha=0: the fit ends when each coefficient is proven to be within this many standard errors of the exact
+        estimate.
     max_rounds : int, default 10_000
         Stop after as many rounds with a ConvergenceWarning.
     max_iter : int or None, default None
@@ -99,6 +103,7 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
     penalty: str | Separable = "l2"
     alpha: float = 0.0
     l1_ratio: float | None = None
+    tol_se: float = 1e-6
     fit_intercept: bool = field(default=False, init=False)
     n_nodes: int = field(default=1, init=False)  # there are as many nodes as strata
     split: str = field(default="samples", init=False)
@@ -112,6 +117,7 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
         sample_weight: ArrayLike | None = None,
         *,
         strata: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Learn from pooled data; each stratum becomes a simulated node, because risk sets cannot be cut.
 
@@ -128,16 +134,25 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
         strata : array of shape (n_samples,) or None, default None
             Name of each sample's stratum, such as its site: a number or a text. Strata have baseline hazards of their
             own. None: all samples are one stratum with one baseline hazard, and there is one node.
+        clusters : array of shape (n_samples,) or None, default None
+            Labels of clusters of rows that may depend on each other, for standard errors of kind "cluster".
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        numbers = of_rows(clusters, time)
         with self._training(lambda: self._by_strata(X, time, event, sample_weight, strata)) as data:
-            return self._fit(data)
+            self._fit(data)
+        of = np.zeros(1, dtype=np.int64) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
+        each = [np.flatnonzero(of == k) if strata is not None else slice(None) for k in range(len(self.strata_))]
+        self.result_: Result = clustered(self.result_, None if numbers is None else [numbers[own] for own in each])
+        return self
 
-    def fit_nodes(self, parts: Sequence[tuple[Data, ...]]) -> Self:
+    def fit_nodes(
+        self, parts: Sequence[tuple[Data, ...]], *, clusters: Sequence[ArrayLike] | str | None = None
+    ) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
@@ -145,14 +160,20 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
         parts : sequence of (X_k, time_k, event_k) or (X_k, time_k, event_k, sample_weight_k)
             Samples of node k, which are one stratum, as in `fit`. Columns of data frames go by name: they are put in
             the order of the first part.
+        clusters : sequence of arrays of shape (m_k,), "site" or None, default None
+            Labels of clusters inside of each part, for standard errors of kind "cluster"; equal labels of two parts are
+            two clusters. "site": the rows of each part are one cluster.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        numbers = of_parts(clusters, parts)
         with self._training(lambda: self._of_nodes(parts)) as data:
-            return self._fit(data)
+            self._fit(data)
+        self.result_ = clustered(self.result_, numbers)
+        return self
 
     def predict(self, X: Data) -> Vector:
         """Return X w, the logarithm of each sample's hazard ratio to one of the same stratum whose features are all 0.

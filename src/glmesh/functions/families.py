@@ -5,11 +5,11 @@ Each has its variance, density and targets here; what they share is in `linked`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaln, xlogy
+from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.binomial_forms import Cloglog, Logit, Probit
@@ -278,12 +278,13 @@ class Tweedie(Linked):
 
 @dataclass(frozen=True)
 class NegativeBinomial(Linked):
-    """Counts with more variance than Poisson's: mu + mu^2 / theta, with theta known.
+    """Counts with more variance than Poisson's: mu + mu^2 / theta, with theta known or estimated.
 
     Parameters
     ----------
-    theta : float, default 1.0
-        Shape, > 0, as in R's MASS; statsmodels' alpha is 1 / theta. Large: nearly Poisson.
+    theta : float or None, default 1.0
+        Shape, > 0, as in R's MASS; statsmodels' alpha is 1 / theta. Large: nearly Poisson. None: it is estimated by
+        maximum likelihood, by fits without a penalty only; the fitted model has the family with its number.
     link : {"log"}, default ""
         "" is "log". Logarithm of the mean.
 
@@ -295,7 +296,7 @@ class NegativeBinomial(Linked):
     array([12.])
     """
 
-    theta: float = 1.0
+    theta: float | None = 1.0
     name = "negative_binomial"
     links = ("log",)
     dispersion = 1.0
@@ -303,13 +304,58 @@ class NegativeBinomial(Linked):
     otherwise = "drop the row, or take family='gaussian'"
 
     def __post_init__(self) -> None:
-        number_in(self.theta, "theta of NegativeBinomial", "finite and > 0", lambda theta: 0 < theta < np.inf)
+        if self.theta is not None:
+            number_in(self.theta, "theta of NegativeBinomial", "finite and > 0", lambda theta: 0 < theta < np.inf)
         super().__post_init__()
+
+    @property
+    def has_unknown_shape(self) -> bool:
+        """Return whether theta is to be estimated."""
+        return self.theta is None
+
+    def with_shape(self, shape: float) -> NegativeBinomial:
+        """Return the family with theta = `shape`."""
+        return replace(self, theta=shape)
+
+    @property
+    def known_theta(self) -> float:
+        """Return theta; raise InvalidInput where it is to be estimated and no fit has done so yet."""
+        if self.theta is None:
+            raise InvalidInput(
+                "theta=None of NegativeBinomial is estimated by fits with MaximumLikelihood and no penalty; ask the "
+                "fitted model, or give a number"
+            )
+        return self.theta
 
     @property
     def form(self) -> Form:
         """Return the loss with the log link."""
-        return NegativeBinomialLog(self.theta)
+        return NegativeBinomialLog(self.known_theta)
+
+    def mean(self, z: Vector) -> Vector:
+        """Return e^z, the mean of y, whatever theta is; shape (m,)."""
+        return Poisson().mean(z)
+
+    def predictor(self, mu: Vector) -> Vector:
+        """Return log mu, whatever theta is; shape (m,)."""
+        return Poisson().predictor(mu)
+
+    def inside(self, z: Vector) -> Flags:
+        """Return a mask, true everywhere, shape (m,)."""
+        return np.ones(len(z), dtype=bool)
+
+    def shape_derivatives(self, y: Vector, z: Vector) -> tuple[Vector, Vector, Vector]:
+        """Return derivatives of each row's minus log-likelihood by t = log theta: first, second, and that by t and z.
+
+        Each has shape (m,). Differences of nearly equal terms are taken in closed form where theta is large.
+        """
+        theta = self.known_theta
+        with np.errstate(over="ignore"):
+            mu = np.exp(np.minimum(z, 700.0))
+        rest = mu + theta
+        first = digamma(y + theta) - digamma(theta) - np.log1p(mu / theta) + (mu - y) / rest
+        second = polygamma(1, y + theta) - polygamma(1, theta) + mu / (theta * rest) - (mu - y) / rest**2
+        return -theta * first, -theta * (first + theta * second), -theta * (y - mu) * mu / rest**2
 
     def suits(self, y: Vector) -> Flags:
         """Return a mask, true for finite targets >= 0, whole or not."""
@@ -317,11 +363,11 @@ class NegativeBinomial(Linked):
 
     def variance(self, mu: Vector) -> Vector:
         """Return V(mu) = mu + mu^2 / theta, shape (m,)."""
-        return mu * (1.0 + mu / self.theta)
+        return mu * (1.0 + mu / self.known_theta)
 
     def log_densities(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
         """Return weight / phi times the log-likelihood of a count, shape (m,), as statsmodels does."""
-        theta = self.theta
+        theta = self.known_theta
         best = xlogy(y, y / (y + theta)) - theta * np.log1p(y / theta)
         ways = gammaln(y + theta) - gammaln(theta) - gammaln(y + 1.0)
         return np.asarray(weight / dispersion * (best + ways - self.losses(y, z)))

@@ -111,6 +111,30 @@ class Family(Loss):
         return True
 
     @property
+    def has_unknown_shape(self) -> bool:
+        """Return whether a parameter beside the dispersion is to be estimated; here there is none."""
+        return False
+
+    def with_shape(self, shape: float) -> Family:
+        """Return the family with its parameter beside the dispersion set to `shape`; itself, where it has none."""
+        return self
+
+    def shape_derivatives(self, y: Vector, z: Vector) -> tuple[Vector, Vector, Vector]:
+        """Return derivatives of each row's minus log-likelihood by t, the logarithm of the shape; here zeros.
+
+        They are the first, the second, and that by t and z, each of shape (m,).
+        """
+        return np.zeros_like(z), np.zeros_like(z), np.zeros_like(z)
+
+    @property
+    def drifts(self) -> tuple[float, float] | None:
+        """Return bounds of abs(d log(information)/dz) and abs(d log V/dz), divided by `bends`; None, as here: none.
+
+        They say how far standard errors can be off where coefficients are.
+        """
+        return None
+
+    @property
     def quadratic(self) -> bool:
         """Return whether the loss is a square, so that its curvature is constant; here it is not."""
         return False

@@ -26,9 +26,16 @@ class Form(ABC):
     ----------
     lowest : float
         The link's inverse is defined for z > lowest; at and below it the loss is infinite and the mean NaN.
+    drifts : tuple of two floats, or None
+        Largest abs(d log(information)/dz) and abs(d log V/dz), both divided by what `bends` returns; None: unbounded.
     """
 
     lowest: ClassVar[float] = -np.inf
+
+    @property
+    def drifts(self) -> tuple[float, float] | None:
+        """Return how fast information and variance change with z, in units of `bends`; here None, not bounded."""
+        return None
 
     @abstractmethod
     def losses(self, y: Vector, z: Vector) -> Vector:
@@ -68,6 +75,12 @@ class PowerLog(Form):
     """
 
     power: float
+
+    @property
+    def drifts(self) -> tuple[float, float] | None:
+        """Return (2 - power, power) in units of `bends`; None where that is infinite."""
+        largest = max(2.0 - self.power, self.power - 1.0)
+        return ((2.0 - self.power) / largest, self.power / largest) if self.power <= 2 else None
 
     def losses(self, y: Vector, z: Vector) -> Vector:
         """Return y^a (E(a) - E(a-1)) with E(a) = (e^(a u) - 1)/a and u = z - log y; for y = 0, mu^a / a."""
@@ -131,6 +144,11 @@ class NegativeBinomialLog(Form):
     """
 
     theta: float
+
+    @property
+    def drifts(self) -> tuple[float, float]:
+        """Return (1, 2): the information is theta q, and V is mu (1 + mu / theta)."""
+        return 1.0, 2.0
 
     def losses(self, y: Vector, z: Vector) -> Vector:
         """Return y log(y / mu) + (y + theta) log((mu + theta) / (y + theta)), as a sum of two terms >= 0."""
@@ -231,6 +249,11 @@ class GammaInverse(Form):
 
     lowest = 0.0
 
+    @property
+    def drifts(self) -> tuple[float, float]:
+        """Return (1, 1): the information 1 / z^2 and V = 1 / z^2 both change by 2 / z."""
+        return 1.0, 1.0
+
     def losses(self, y: Vector, z: Vector) -> Vector:
         """Return y z - 1 - log(y z); infinite for z <= 0."""
         return np.where(z > 0, GAMMA.losses(y, -np.log(z)), np.inf)
@@ -264,6 +287,11 @@ class InverseSquared(Form):
     """V(mu) = mu^3 and 1 / mu^2 = z > 0: the loss (y sqrt(z) - 1)^2 / (2 y), third derivative -3/8 z^(-5/2)."""
 
     lowest = 0.0
+
+    @property
+    def drifts(self) -> tuple[float, float]:
+        """Return (1, 1): the information z^(-3/2) / 4 and V = z^(-3/2) both change by 1.5 / z."""
+        return 1.0, 1.0
 
     def losses(self, y: Vector, z: Vector) -> Vector:
         """Return (y sqrt(z) - 1)^2 / (2 y); infinite for z <= 0."""

@@ -110,6 +110,11 @@ class Linked(Family):
         return self.link not in self.not_convex
 
     @property
+    def drifts(self) -> tuple[float, float] | None:
+        """Return bounds of abs(d log(information)/dz) and abs(d log V/dz), divided by `bends`; None: there are none."""
+        return self.form.drifts
+
+    @property
     def canonical(self) -> bool:
         """Return whether the link is the canonical one."""
         return self.link == self.canonical_link

@@ -6,9 +6,9 @@ and scikit-learn's names stay out.
 """
 
 from glmesh.inference.accuracy import Accuracy
-from glmesh.inference.hypotheses import Test, lr_test
+from glmesh.inference.hypotheses import Test, heterogeneity_test, lr_test
 from glmesh.inference.inference import Inference
 from glmesh.inference.profile import Curves
 from glmesh.inference.summary import Summary
 
-__all__ = ["Accuracy", "Curves", "Inference", "Summary", "Test", "lr_test"]
+__all__ = ["Accuracy", "Curves", "Inference", "Summary", "Test", "heterogeneity_test", "lr_test"]

@@ -153,12 +153,61 @@ def lr_test(smaller: FitFacts, larger: FitFacts, *, use_f: bool | None = None) -
         refuse_penalty(facts.fitted)
     _check_nested(smaller, larger)
     df = larger.rank - smaller.rank
-    drop = max(smaller.deviance - larger.deviance, 0.0) / larger.dispersion
+    fall = smaller.deviance - larger.deviance
+    if larger.shape_is_estimated:  # each has a theta of its own, and a deviance that belongs to it
+        fall = 2.0 * (larger.log_likelihood - smaller.log_likelihood)
+    drop = max(fall, 0.0) / larger.dispersion
     use_f = larger.dispersion_is_estimated if use_f is None else use_f
     gone = [name for name, free in zip(larger.fitted.names, larger.fitted.free, strict=True) if free]
     kept = {name for name, free in zip(smaller.fitted.names, smaller.fitted.free, strict=True) if free}
     name = " = ".join([*(one for one in gone if one not in kept), "0"])
     return Test.of(name, drop / df if use_f else drop, df, larger.df_resid if use_f else 0)
+
+
+def heterogeneity_test(facts: FitFacts, *, use_f: bool | None = None) -> Test:
+    """Return the test of the hypothesis that all sites have the same coefficients, intercepts included.
+
+    Parameters
+    ----------
+    facts : FitFacts
+        What totals say of the fit. The statistic needs nothing else of a site than two masked numbers.
+    use_f : bool, optional
+        Whether the statistic is F. Default: where the dispersion is estimated.
+
+    Returns
+    -------
+    Test
+        Rao's score test of the interactions of all terms with the site. With g_k the gradient and I_k the expected
+        Hessian of site k's rows at the pooled estimate, sum_k g_k' I_k^-1 g_k / phi is chi2 with as many degrees of
+        freedom as the ranks of the I_k add up to beyond the model's. For least squares F is Chow's test, which is
+        exact; elsewhere its denominator is the dispersion that is left, (X^2 - sum_k g_k' I_k^-1 g_k) per degree.
+
+    Raises
+    ------
+    UnsuitablePair
+        There is one site only, sites have no more terms in common than they can be asked for, or the totals at the
+        end of the fit did not bring the statistic.
+    """
+    refuse_penalty(facts.fitted)
+    if np.isnan(facts.between):
+        raise UnsuitablePair("the file of this model is older than this test; fit it again")
+    df = facts.between_rank - facts.rank
+    if df < 1:
+        raise UnsuitablePair(
+            "there is nothing to compare: only one site has rows, or no two sites share a term that both determine"
+        )
+    use_f = facts.dispersion_is_estimated if use_f is None else use_f
+    name = "all sites have the same coefficients"
+    if not use_f:
+        return Test.of(name, facts.between / facts.dispersion, df)
+    left = facts.df_resid - df
+    spare = (facts.pearson if facts.dispersion_is_estimated else float(facts.df_resid)) - facts.between
+    if left < 1 or not spare > 0:
+        raise UnsuitablePair(
+            f"{facts.n} rows leave no degrees of freedom beside {facts.between_rank} coefficients of all sites; take "
+            "use_f=False"
+        )
+    return Test.of(name, facts.between / df / (spare / left), df, left)
 
 
 def refuse_penalty(fitted: FittedModel) -> None:
@@ -179,12 +228,19 @@ def penalised(penalty: str) -> UnsuitablePair:
 def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:
     """Raise UnsuitablePair unless the smaller model is the larger one with less terms, on the same rows."""
     small, large = smaller.fitted, larger.fitted
-    if (small.model, small.family, small.outputs) != (large.model, large.family, large.outputs):
+    kinds = [
+        (one.fitted.model, None if one.shape_is_estimated else one.fitted.family, one.shape_is_estimated)
+        for one in (smaller, larger)
+    ]
+    if kinds[0] != kinds[1] or small.outputs != large.outputs:
         raise UnsuitablePair(
             f"the models are {small.family or small.model} and {large.family or large.model}; the likelihood ratio is "
             "for two fits of the same family and link"
         )
-    sums = [np.array([one.n, one.weight, *one.targets, one.null_loss]) for one in (smaller, larger)]
+    sums = [
+        np.array([one.n, one.weight, *one.targets, np.nan if one.shape_is_estimated else one.null_loss])
+        for one in (smaller, larger)
+    ]
     same = (np.abs(sums[0] - sums[1]) <= SAME * np.abs(sums[1])) | (np.isnan(sums[0]) & np.isnan(sums[1]))
     if not same.all():
         differs = ("number of rows", "sum of weights", "sum of y", "sum of y^2", "null deviance")[int(np.argmin(same))]
@@ -197,7 +253,8 @@ def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:
     if not inner < outer:
         what = f"{', '.join(sorted(inner - outer))} is in the smaller model only" if inner - outer else "they are equal"
         raise UnsuitablePair(f"the models are not nested: {what}; the larger one must have all terms of the smaller")
-    if smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300):
+    rises = smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300)
+    if rises and not larger.shape_is_estimated:
         raise UnsuitablePair(
             f"the smaller model has the smaller deviance, {smaller.deviance:g} against {larger.deviance:g}: terms of "
             "one name are different columns in the two fits, so the models are not nested"

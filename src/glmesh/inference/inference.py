@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.inference.accuracy import Accuracy
 from glmesh.inference.covariance import covariance, inflation, standard_errors
-from glmesh.inference.hypotheses import Test, contrast_matrix, lr_test, refuse_penalty, wald
+from glmesh.inference.hypotheses import Test, contrast_matrix, heterogeneity_test, lr_test, refuse_penalty, wald
 from glmesh.inference.intervals import checked_level, prediction_interval, two_sided_p, two_sided_quantile
 from glmesh.inference.profile import Curves, profile_ends
 from glmesh.inference.summary import RATIO_LINKS, Summary
@@ -226,6 +226,21 @@ class Inference:
             Statistic, degrees of freedom and p value.
         """
         return lr_test(smaller.facts, self.facts, use_f=use_f)
+
+    def heterogeneity_test(self, *, use_f: bool | None = None) -> Test:
+        """Return the test of the hypothesis that all sites have the same coefficients, from two numbers of each site.
+
+        Parameters
+        ----------
+        use_f : bool, optional
+            Whether the statistic is F; as in `glmesh.inference.heterogeneity_test`.
+
+        Returns
+        -------
+        Test
+            Statistic, degrees of freedom and p value.
+        """
+        return heterogeneity_test(self.facts, use_f=use_f)
 
     def vif(self) -> Vector:
         """Return the variance inflation factors, shape (n_terms,): NaN for intercepts and aliased terms."""

@@ -17,6 +17,7 @@ from glmesh.types import Matrix
 if TYPE_CHECKING:
     import pandas as pd
 
+EPSILON = 2.0**-52  # relative error of a printed number, below which no bound is shown
 WIDTH = 80  # [characters] of the table
 # links with which exp(coefficient) is a ratio: of odds, of means, of rates of the complementary log-log model
 RATIO_LINKS = ("logit", "log", "cloglog")
@@ -79,6 +80,26 @@ class Summary:
         if np.isnan(worst):
             return "no proof of how near the exact estimate is; fit again with more rounds"
         return f"each coefficient is within {rounded_up(worst):.0e} standard errors of the exact estimate"
+
+    @property
+    def reach(self) -> str:
+        """Return the sentence on how far standard errors, z values and the deviance can be off; "": not proven."""
+        accuracy, f = self.accuracy, self.accuracy.standard_errors
+        if np.isnan(accuracy.deviance):
+            return ""
+        told = [f"deviance {rounded_up(max(accuracy.deviance, EPSILON)):.0e}"]
+        if np.isfinite(f):
+            letter, largest = self.headings[2], float(np.nanmax(np.abs(self.columns[:, 2])))
+            off = largest * (f - 1.0) + f * accuracy.worst
+            told.append(f"{letter} values {rounded_up(max(off, EPSILON)):.0e}")
+            told.append(f"standard errors {rounded_up(max(f - 1.0, EPSILON)):.0e} of each")
+        return f"Off by at most: {', '.join(told[::-1])}."
+
+    @property
+    def shape(self) -> str:
+        """Return the estimated theta of the negative binomial with its standard error, as text."""
+        theta = getattr(self.facts.fitted.family, "theta", np.nan)
+        return f"theta = {theta:.6g} (standard error {self.facts.shape_error:.3g})"
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a data frame of pandas, indexed by term; the intercept is "Intercept".
@@ -176,6 +197,11 @@ class Summary:
         notes = [self.proof[0].upper() + self.proof[1:] + "."]
         if self.rows is not None:
             notes.append(f"Rows: {rows_text(*self.rows)}.")
+        if self.reach:
+            notes.append(self.reach)
+        if self.facts.shape_is_estimated:
+            notes.append(f"{self.shape}, estimated beside the coefficients.")
+            notes.append("Standard errors and the proof of the coefficients are those at this theta.")
         if np.isnan(self.columns[:, 0]).any():
             notes.append("NA: the column is a combination of others, so the data do not determine its coefficient.")
         if self.exponentiated:

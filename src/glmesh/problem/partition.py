@@ -83,7 +83,7 @@ def partition(problem: Problem, n_nodes: int, how: str | ArrayLike = "shuffled",
         ends = np.cumsum([part.columns.n for part in problem.parts])
         return Partition.of_lists(
             [
-                part[_group_order(problem.spec.penalty_of(k), problem.spec.split)]
+                part[_group_order(problem.spec.penalty_of(k), problem.spec.split, len(part), k)]
                 for k, part in enumerate(np.split(np.arange(problem.n), ends[:-1]))
             ]
         )
@@ -122,13 +122,18 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
     return Partition.of_lists(lists)
 
 
-def _group_order(penalty: Separable, split: str) -> Indices | slice:
-    """Return indices that sort a node's columns by group, as the kernels expect.
+def _group_order(penalty: Separable, split: str, n: int, node: int) -> Indices | slice:
+    """Return indices that sort the n columns of a node by group, as the kernels expect.
 
     Return slice(None), which keeps the order, if the penalty has no groups. `split` is "samples" or "features"; only
-    features have groups.
+    features have groups. Raise InvalidInput unless there is a label for each column of this node.
     """
     labels = penalty.group_labels if split == "features" else None
+    if labels is not None and len(labels) != n:
+        raise InvalidInput(
+            f"GroupLasso has {len(labels)} group labels for the {n} columns of node {node}; for data that is apart "
+            "give a list, penalty=[GroupLasso(...), ...], one for each node"
+        )
     return slice(None) if labels is None else np.argsort(labels, kind="stable")
 
 

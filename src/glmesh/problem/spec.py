@@ -245,6 +245,11 @@ def _check_pair(loss: Loss, penalties: list[Separable], split: str) -> None:
             )
         return
     for penalty in penalties:
+        if penalty.as_table() is None and loss.by_likelihood:
+            raise UnsuitablePair(
+                f"the {loss.name} family goes with penalties that have a term per coefficient (l1, l2, elasticnet, "
+                f"bounds), and {type(penalty).__name__} is another; take one of these, or a loss in place of the family"
+            )
         if penalty.as_table() is None:
             raise UnsuitablePair(
                 f"{type(penalty).__name__} cannot be split by samples: its conjugate is not smooth. "

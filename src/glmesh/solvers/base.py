@@ -251,7 +251,7 @@ class NodewiseSolver(ABC):
 
     Examples
     --------
-    Proximal gradient steps (`examples/own_solver.py` compares them with the default):
+    Proximal gradient steps (`examples/plot_own_solver.py` compares them with the default):
 
     >>> import numpy as np
     >>> import glmesh

@@ -26,7 +26,7 @@ from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
 from tests.cases import LIMIT
-from tests.ranks import cases, figures, fits, flat
+from tests.ranks import cases, family_figures, family_problems, figures, fits, flat
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 if MPIEXEC is None:
@@ -71,7 +71,7 @@ def four(tmp_path_factory):
     """What four ranks left behind; starting them is what takes time, so they do it all in one go."""
     folder = tmp_path_factory.mktemp("four")
     write_data(folder / "data.svm")
-    launch(4, ["-m", "tests.ranks", str(folder), "equal", "refuse", "hold"], ROOT)
+    launch(4, ["-m", "tests.ranks", str(folder), "equal", "refuse", "hold", "families"], ROOT)
     return folder
 
 
@@ -89,6 +89,20 @@ def test_four_ranks_have_the_simulators_bits(four):
             differ = [key for key in whole if seen[key].tobytes() != np.asarray(whole[key]).tobytes()]
             assert sorted(seen) == sorted(whole)
             assert not differ, (rank, differ)
+
+
+@pytest.mark.waits
+def test_families_have_the_simulators_bits_on_one_two_and_four_ranks(four):
+    """Coefficients, proofs, sandwiches, likelihoods and the sentence on separated data."""
+    found = {name: family_figures(solve(one, n_nodes=16)) for name, one in family_problems().items()}
+    assert {str(one["status"]) for one in found.values()} == {"CONVERGED", "STATIONARY", "NO_OPTIMUM"}
+    whole = flat(found)
+    for n_ranks in (1, 2, 4):
+        for rank in range(n_ranks):
+            with np.load(four / f"families-{n_ranks}-{rank}.npz") as seen:
+                assert sorted(seen) == sorted(whole)
+                differ = [key for key in whole if seen[key].tobytes() != np.asarray(whole[key]).tobytes()]
+                assert not differ, (n_ranks, rank, differ)
 
 
 @pytest.mark.waits

@@ -58,6 +58,11 @@ class Consensus(ABC):
         The message names methods that can.
         """
         model = problem.spec
+        if model.loss.by_likelihood:
+            raise UnsuitablePair(
+                f"{self.name} is for the losses by name, and the {model.loss.name} family is fitted by sums over rows; "
+                "leave method= away (MaximumLikelihood)"
+            )
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
                 f"{self.name} needs a smooth loss and the {model.loss.name} loss is not. Use Cola with "

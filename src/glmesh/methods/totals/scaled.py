@@ -21,13 +21,23 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 # the objective is hardly asked for
 NEGLIGIBLE = 1e-10
 
+# [norm of the column] norm of a column less its mean that counts at least, because squares cancel to 1e-16, so that a
+# constant column keeps its units
+LEAST_SPREAD = 1e-6
+
 
 def column_exponents(block: Rows) -> Indices:
     """Return the binary exponents of the norms of each hosted node's columns, shape (n_hosted, d).
 
-    Column d - 1 is that of ones, for the intercept. Several linear predictors of a row have the same columns each.
+    Column d - 1 is that of ones, for the intercept. Several linear predictors of a row have the same columns each. A
+    loss that compares the rows of a node with each other depends on differences alone, so columns count less their
+    means there: a Hessian in units of the means would lose its digits when totals are rounded.
     """
     squares = [np.asarray(x.power(2).sum(axis=0)) if sp.issparse(x) else np.einsum("ij,ij->j", x, x) for x in block.X]
+    if block.loss.compares_rows:
+        means = [np.asarray(x.mean(axis=0)).ravel() if x.shape[0] else np.zeros(x.shape[1]) for x in block.X]
+        each = zip(block.X, squares, means, strict=True)
+        squares = [np.maximum(square - x.shape[0] * mean**2, LEAST_SPREAD**2 * square) for x, square, mean in each]
     lengths = np.array([[float(x.shape[0])] for x in block.X])
     norms = np.tile(np.sqrt(np.hstack([np.stack(squares), lengths])), block.loss.n_outputs)
     return np.where(norms > 0, np.frexp(norms)[1], NOTHING).astype(np.int64)

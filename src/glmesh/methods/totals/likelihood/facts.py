@@ -124,6 +124,12 @@ class FitFacts:
         Loss of the null model, which has an intercept and the offset only; NaN: not known.
     family_log_likelihood : float, default NaN
         Log-likelihood at `likelihood_dispersion`, constants included; NaN without a family, or if it is not known.
+    shape_error : float, default NaN
+        Standard error of the family's shape (theta of the negative binomial), where it was estimated; NaN: it was not.
+    between : float, default NaN
+        Sum over the sites of g_k' I_k^-1 g_k, g_k the gradient and I_k the expected Hessian of site k's rows.
+    between_rank : int, default 0
+        Sum over the sites of the ranks of I_k.
     """
 
     fitted: FittedModel
@@ -140,6 +146,9 @@ class FitFacts:
     full: int = 0
     null_loss: float = np.nan
     family_log_likelihood: float = np.nan
+    shape_error: float = np.nan
+    between: float = np.nan
+    between_rank: int = 0
 
     def __post_init__(self) -> None:
         k = int(self.fitted.free.sum())
@@ -171,6 +180,8 @@ class FitFacts:
             targets=np.array(sums["targets"], dtype=np.float64) if "targets" in sums else np.zeros(2),
             pearson=_known(sums, "pearson"),
             clusters=round(float(sums["clusters"][0])) if "clusters" in sums else 0,
+            between=float(sums["between"][0]),
+            between_rank=round(float(sums["between"][1])),
         )
 
     def with_second(self, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
@@ -243,18 +254,28 @@ class FitFacts:
         return 2.0 * self.null_loss
 
     @property
+    def shape_is_estimated(self) -> bool:
+        """Return whether the family has a shape, theta of the negative binomial, that was estimated."""
+        return not np.isnan(self.shape_error)
+
+    @property
+    def parameters(self) -> int:
+        """Return the number of parameters that AIC and BIC count: `rank`, and one for a shape that was estimated."""
+        return self.rank + int(self.shape_is_estimated)
+
+    @property
     def aic(self) -> float:
-        """Return Akaike's criterion -2 log-likelihood + 2 k, as statsmodels has it.
+        """Return Akaike's criterion -2 log-likelihood + 2 k, as statsmodels has it; k counts an estimated theta.
 
         R counts an estimated dispersion as one more parameter: its value is larger by 2 for gaussian and, because of
         its other dispersion in the likelihood, another number for gamma and inverse Gaussian models.
         """
-        return -2.0 * self.log_likelihood + 2.0 * self.rank
+        return -2.0 * self.log_likelihood + 2.0 * self.parameters
 
     @property
     def bic(self) -> float:
         """Return -2 log-likelihood + k log(n), statsmodels' `bic_llf`; R counts an estimated dispersion, too."""
-        return -2.0 * self.log_likelihood + self.rank * float(np.log(self.n)) if self.n else np.nan
+        return -2.0 * self.log_likelihood + self.parameters * float(np.log(self.n)) if self.n else np.nan
 
     @property
     def decrement(self) -> float:

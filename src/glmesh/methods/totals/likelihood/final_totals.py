@@ -18,6 +18,7 @@ from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.standardise import packed
 from glmesh.types import Array, Flags, Indices, Matrix, Vector
 
+FLAT = 1e-10  # [largest] eigenvalue of a node's correlations below which a direction is called one without rows
 FULL_LEVERAGE = 1e-9  # [leverages] distance from 1 below which a residual is rounding, and HC2 and HC3 do not exist
 
 
@@ -78,9 +79,11 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
     dict of arrays
         rows: number of rows with a weight > 0. weight: sum of the weights. loss: half the deviance, or minus the
         log-likelihood. gradient: (k,). hessian: triangle of the observed one. HC0: triangle of sum s_i s_i' over the
-        rows' scores s_i. With a family: targets: sum of w y and of w y^2; pearson: X^2, the sum of
-        w (y - mu)^2 / V(mu), and the number of rows where that is not finite; information: triangle of the expected
-        Hessian, unless the link is canonical. With clusters: cluster: triangle of sum s_c s_c' over the clusters' sums
+        rows' scores s_i. between: g'I^-1 g of the node's own gradient and expected Hessian I, and the rank of I, of
+        which `glmesh.inference` makes a test of whether nodes differ. With a family: targets: sum of w y
+        and of w y^2; pearson: X^2, the sum of w (y - mu)^2 / V(mu), and the number of rows where that is not finite;
+        information: triangle of the expected Hessian, unless the link is canonical. With clusters: cluster: triangle
+        of sum s_c s_c' over the clusters' sums
         of scores s_c; clusters: their number.
     """
     scores, used = node.scores, node.weight > 0
@@ -92,11 +95,12 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         "gradient": derivatives.gradient[node.free] / node.units,
         "hessian": node.triangle(derivatives.hessian),
         "HC0": packed(scores.T @ scores),
+        "between": _own_misfit(node, derivatives.gradient),
     }
     if isinstance(node.likelihood, RowLikelihood):
         fields |= _family_fields(node, node.likelihood)
     if node.clusters is not None:
-        sums, n = _cluster_sums(scores[used], node.clusters[used])
+        sums, n = cluster_sums(scores[used], node.clusters[used])
         fields |= {"cluster": packed(sums.T @ sums), "clusters": np.array([float(n)])}
     return fields
 
@@ -179,6 +183,18 @@ def add_up(parts: list[dict[str, Vector]]) -> Mapping[str, Vector]:
     return {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0]}
 
 
+def _own_misfit(node: NodeEnd, gradient: Vector) -> Vector:
+    """Return [g'I^-1 g, rank of I] of the node's gradient g and expected Hessian I, in its directions with rows."""
+    free = node.free
+    information = node.likelihood.information(node.point)[np.ix_(free, free)] / node.units / node.units[:, None]
+    size = np.sqrt(np.diag(information))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(information / size / size[:, None])
+    kept = values > FLAT * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, dtype=bool)
+    pulls = (gradient[free] / node.units / size) @ vectors[:, kept]
+    return np.array([float((pulls**2 / values[kept]).sum()), float(kept.sum())])
+
+
 def _family_fields(node: NodeEnd, rows: RowLikelihood) -> dict[str, Vector]:
     """Return the fields of the first total that only models of a family have."""
     family, used = rows.family, rows.weight > 0
@@ -201,7 +217,7 @@ def _finite_sum(values: Vector) -> Vector:
     return np.array([values[finite].sum(), float((~finite).sum())])
 
 
-def _cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:
+def cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:
     """Return (sums of the scores over the rows of each cluster, shape (n, k); the number n of clusters)."""
     names, which = np.unique(labels, return_inverse=True)
     order: Indices = np.argsort(which, kind="stable")

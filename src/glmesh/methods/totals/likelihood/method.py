@@ -26,8 +26,9 @@ from glmesh.methods.totals.likelihood.contribution import (
     levels,
 )
 from glmesh.methods.totals.likelihood.facts import FitFacts
-from glmesh.methods.totals.likelihood.no_maximum import UNDECIDED, aliased_columns, no_maximum
+from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, UNDECIDED, aliased_columns, no_maximum
 from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
+from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -66,7 +67,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         w = np.clip(w, *block.penalty.kernel_rows(block.p)[:, 3:].T)
         intercept = intercept if block.fit_intercept else 0.0
-        return LikelihoodState(w, intercept, np.zeros(block.size), cold=cold, dispersion=block.known_dispersion)
+        shape = first_shape(block)
+        return LikelihoodState(
+            w, intercept, np.zeros(block.size), cold=cold, dispersion=block.known_dispersion, shape=shape
+        )
 
     def retarget(self, block: Rows, state: LikelihoodState) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
@@ -119,6 +123,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             state.kept_back or (block.guard is not None and not block.guard.asks_cones)
         ):
             told.append(UNDECIDED)
+        if state.failure == NO_SHAPE:
+            told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
@@ -168,12 +174,15 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """
         if state.scale is None:
             yield lambda: self._agree_on_scales(block, state)
+        own = shaped(block, state)
         if state.cold:
-            yield lambda: self._find_null_model(block, state)
-        yield lambda: self._look_ahead(block, state)
-        yield lambda: self._measure(block, state)
-        if LikelihoodRound(block, state, self.tol_se).ended:
-            yield lambda: self._close(block, state)
+            yield lambda: self._find_null_model(own, state)
+        yield lambda: self._look_ahead(own, state)
+        yield lambda: self._measure(own, state)
+        if is_unknown(block) and np.isnan(state.shape_error):
+            yield lambda: self._search_shape(own, state)
+        elif LikelihoodRound(own, state, self.tol_se).ended:
+            yield lambda: self._close(own, state)
 
     def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
@@ -236,4 +245,17 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         assert state.scale is not None
         assert state.model is not None
         hessian = state.model.hessian
-        state.facts = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
+        noise = rounds.last_step()
+        facts = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
+        if facts is not None:
+            state.facts = replace(rounds.close(facts, noise), shape_error=state.shape_error)
+
+    def _search_shape(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Yield the total that a step of the shape needs, where the coefficients are nearly fitted, and take the step.
+
+        `block` has the state's shape in its loss.
+        """
+        assert state.scale is not None
+        if not state.failure:
+            yield from shape_step(block, state, ScaledPenalty.of(block, state.scale))
+        state.finished = False

@@ -17,6 +17,9 @@ UNDECIDED = (
     "Whether the likelihood has a maximum is undecided, because the rules of a site keep back sums over few rows; if "
     "columns separate the targets, there is none, and a penalty (alpha > 0) gives finite coefficients."
 )
+NO_MORE_VARIANCE = (
+    "The targets have no more variance than Poisson's, so that theta would grow for ever; take family='poisson'."
+)
 
 
 def no_maximum(separation: Separation, names: Sequence[str], targets: str, *, counted: bool = True) -> str:

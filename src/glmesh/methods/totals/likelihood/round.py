@@ -11,9 +11,9 @@ from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.cone_sums import Question
-from glmesh.methods.totals.likelihood.facts import FittedModel, term_names
+from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, term_names
 from glmesh.methods.totals.likelihood.outputs import slimmed
-from glmesh.methods.totals.likelihood.proof import Slack, proven
+from glmesh.methods.totals.likelihood.proof import Slack, proven, residual
 from glmesh.methods.totals.likelihood.separation import Separation
 from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
 from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from_triangle, minimum
@@ -37,6 +37,7 @@ BESIDE = 0.25
 # times that a drawn start outside of the domain goes nearer; more would bring points of two sets of members so near to
 # each other that their totals tell what a single member contributes
 HALVINGS = 4
+FREE = 4.0  # [rounding of the decrement] decrement from which a last step is worth it: less is lost in rounding
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
 # why no more rounds are worth it
 STATIONARY, NO_PROGRESS, NO_START, SEPARATED = "stationary", "rounding", "outside", "separated"
@@ -130,9 +131,14 @@ class LikelihoodRound:
 
     @property
     def ended(self) -> bool:
-        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown."""
-        found = self.state.finished or self.state.failure == STATIONARY
-        return self.unpenalised and found and self.state.facts is None
+        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown.
+
+        A point from which rounding lets it get no further is one, if it is proven how near the optimum it is.
+        """
+        state = self.state
+        found = state.finished or state.failure == STATIONARY
+        found = found or (state.failure == NO_PROGRESS and bool(np.isfinite(state.distance)))
+        return self.unpenalised and found and state.facts is None
 
     def fitted(self) -> FittedModel:
         """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""
@@ -152,6 +158,44 @@ class LikelihoodRound:
             concordance=R,
             decrement=decrement,
         )
+
+    def last_step(self) -> float | None:
+        """Go one more Newton step, which is free: the totals at the end are made there, and prove how near it is.
+
+        Return what rounding may add to Newton's decrement there; None: there is no such step, or it is rounding alone.
+        With x = R lambda, the decrement after the step is at most lambda (e^x - 1 - x) / x. R grows by at most the root
+        of e^x, as the Hessian falls by at most e^x.
+        """
+        state = self.state
+        if not (state.finished and self.block.convex and state.proof is not None and state.model is not None):
+            return None
+        model, step = state.model, state.step
+        slack = Slack.of(self.penalty, model, state.noise)
+        own = slack.factored.norm(residual(self.penalty, model)[slack.columns])
+        noise = slack.length - own
+        if step is None or not own > FREE * noise:
+            return None
+        before = np.append(state.w, state.intercept)
+        state.w, state.intercept = self.penalty.to_user(self.penalty.moved(model.point, step.change))
+        R = float(state.proof[1]) * float(np.exp(min(0.5 * state.proof[1] * slack.length, 1.0)))
+        state.proof = np.array([0.0, R])
+        return noise if not np.array_equal(before, np.append(state.w, state.intercept)) else None
+
+    def close(self, facts: FitFacts, noise: float | None) -> FitFacts:
+        """Return the facts of the totals at the end, and let the state claim what they prove after `last_step`.
+
+        `noise` is what that returned; None: nothing has moved since the last proof.
+        """
+        if noise is None:
+            return facts
+        state = self.state
+        proven = replace(facts, fitted=replace(facts.fitted, decrement=facts.decrement + noise))
+        if not np.isfinite(proven.distance):
+            state.gap = state.distance = np.inf
+            return proven
+        state.objective, state.rounding = facts.loss, max(state.rounding, ROUNDING * abs(facts.loss))
+        state.gap, state.distance = proven.gap + state.rounding, proven.distance
+        return proven
 
     def visits(self, query: Query) -> Vector:
         """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,)."""

@@ -61,4 +61,7 @@ class LikelihoodState:
     kept_back: Shared[bool] = False  # whether that has happened
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there
     facts: Shared[FitFacts | None] = None  # what the totals at the end say; None: the fit has not ended, or a penalty
+    shape: Shared[float] = np.nan  # of the family, see `shape`; NaN: none is to be estimated
+    shape_steps: Shared[int] = 0  # steps of the shape so far
+    shape_error: Shared[float] = np.nan  # standard error of the shape; NaN: it has not come to rest, or is known
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

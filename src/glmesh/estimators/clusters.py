@@ -1,0 +1,85 @@
+"""Clusters of rows: their labels, and what a fit without a penalty must know of them for standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glmesh.engine.result import Result
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.methods.totals.dealing import all_rows
+from glmesh.methods.totals.likelihood.final_totals import cluster_sums
+from glmesh.methods.totals.likelihood.models import likelihood_of
+from glmesh.problem.named import check_known
+from glmesh.types import Data, Indices
+
+SITE = "site"  # clusters="site": the rows of each part are one cluster
+
+
+def of_rows(clusters: ArrayLike | None, y: ArrayLike, rows: str = "all") -> Indices | None:
+    """Return the number of the cluster of each pooled row, shape (m,), given their labels; None: none are given.
+
+    `y` has an entry for each row.
+
+    Raise InvalidInput or InvalidData, which say what would do, for labels that do not fit; `rows` is that of `fit`.
+    """
+    if clusters is None:
+        return None
+    if rows == "own":
+        raise InvalidInput("clusters are summed where all rows are; say rows='all', or fit without clusters")
+    if isinstance(clusters, str):
+        raise InvalidInput(f"clusters={clusters!r}: expected a label for each row; fit_nodes takes clusters='site'")
+    return _numbers(clusters, len(np.asarray(y)), "clusters")
+
+
+def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[Data, ...]]) -> list[Indices] | None:
+    """Return the numbers of the clusters of each part's rows, given "site" or labels; None: no clusters are given.
+
+    A label is one of its part: equal labels of two parts are two clusters. The second entry of a part has a row each.
+    """
+    if clusters is None:
+        return None
+    sizes = [len(np.asarray(part[1])) for part in parts]
+    if isinstance(clusters, str):
+        if clusters != SITE:
+            raise InvalidInput(f"clusters={clusters!r}: expected 'site', or labels for the rows of each part")
+        return [np.full(m, k) for k, m in enumerate(sizes)]
+    if len(clusters) != len(sizes):
+        raise InvalidData(
+            f"clusters has labels for {len(clusters)} parts, and there are {len(sizes)}; give one array per part"
+        )
+    each = enumerate(zip(clusters, sizes, strict=True))
+    own = [_numbers(labels, m, f"clusters of part {k}") for k, (labels, m) in each]
+    starts = np.cumsum([0, *(len(one) for one in own)])
+    return [one + start for one, start in zip(own, starts[:-1], strict=True)]
+
+
+def clustered(result: Result, numbers: Sequence[Indices] | None) -> Result:
+    """Return the result of a fit, whose facts have the meat of "cluster" sandwiches if clusters are given.
+
+    `numbers` are those of the clusters, an array for each entry of `all_rows`. A fit without facts is returned as is.
+    """
+    held = None if numbers is None or result.problem is None else all_rows(result.problem)
+    if numbers is None or held is None or result.facts is None:
+        return result
+    facts = result.facts
+    loss = facts.fitted.family or result.problem.spec.loss
+    scores, used = [], []
+    for X, y, weight in zip(*held, strict=True):
+        scores.append(likelihood_of(loss, X, y, weight).scores(facts.fitted.coef)[:, facts.fitted.free])
+        used.append(weight > 0)
+    keep = np.concatenate(used)
+    sums, n = cluster_sums(np.concatenate(scores)[keep], np.concatenate(list(numbers))[keep])
+    return replace(result, facts=replace(facts, meats=facts.meats | {"cluster": sums.T @ sums}, clusters=n))
+
+
+def _numbers(labels: ArrayLike, m: int, name: str) -> Indices:
+    """Return a number from 0 for each of m labels, equal for equal labels, shape (m,)."""
+    check_known(labels, name)
+    given = np.asarray(labels)
+    if given.shape != (m,):
+        raise InvalidData(f"{name} has shape {given.shape}, expected {(m,)}: a label for each row of X")
+    return np.asarray(np.unique(given, return_inverse=True)[1])
