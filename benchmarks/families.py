@@ -3,6 +3,7 @@
     python benchmarks/families.py data            # data sets of statsmodels and scikit-learn: a minute
     python benchmarks/families.py certificates    # 2,000 problems of each loss: a quarter of an hour
     python benchmarks/families.py separation      # 500 cases of each kind of targets: some minutes
+    python benchmarks/families.py sites           # 1,000 draws of each of four families: some minutes
     python benchmarks/families.py report          # benchmarks/reports/families.md from what these have kept
 
 Each part keeps its figures beside the report, in `families.json`, so that one may be made again alone.
@@ -25,7 +26,8 @@ from sklearn import datasets
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from common import REPORTS
+from common import REPORTS, machine, table, write
+from tests.inference.test_heterogeneity import FAMILIES, fitted, sites
 from tests.methods.totals.likelihood.certificates import Case, Scaled, row_derivatives, slopes_of
 from tests.methods.totals.likelihood.soaks import LOSSES, Claims, claims, verdicts
 
@@ -35,7 +37,8 @@ from glmesh.methods.totals.likelihood.facts import factor_of_inverse
 from glmesh.methods.totals.likelihood.models import likelihood_of
 
 KEPT = REPORTS / "families.json"
-PROBLEMS, BATCH, CASES = 2000, 100, 500
+PROBLEMS, BATCH, CASES, DRAWS = 2000, 100, 500, 1000
+APART = (0.0, 0.15, 0.3)  # by which a slope differs from one site to the next
 
 
 def keep(part: str, rows: object) -> None:
@@ -300,6 +303,20 @@ def separation() -> None:
         print(rows[-1], *found.wrong, *found.misnamed, sep="\n", flush=True)
 
 
+def differing() -> None:
+    """Count how often the test of sites rejects, where they are equal and where a slope differs."""
+    rows = []
+    for name in FAMILIES:
+        row: list[object] = [name, DRAWS]
+        for apart in APART:
+            draws = (sites(name, np.random.default_rng([7, seed]), apart) for seed in range(DRAWS))
+            p = np.array([fitted(name, parts).heterogeneity_test().p_value for parts in draws])
+            row += [f"{(p < 0.05).mean():.3f}", f"{(p < 0.01).mean():.3f}"]
+        rows.append(row)
+        print(*row, flush=True)
+    keep("sites", rows)
+
+
 def report() -> None:
     """Write benchmarks/reports/families.md from the figures that the parts have kept."""
     kept = json.loads(KEPT.read_text())
@@ -311,7 +328,7 @@ def report() -> None:
     problems, checked, wrong = (sum(int(row[k]) for row in found) for k in (1, 3, 4))
     text = f"""# Families: statsmodels, certificates, separation
 
-`python benchmarks/families.py data`, `... certificates`, `... separation`, then `... report`. {machine()}, statsmodels {statsmodels.__version__}.
+`python benchmarks/families.py data`, `... certificates`, `... separation`, `... sites`, then `... report`. {machine()}, statsmodels {statsmodels.__version__}.
 
 ## Data sets
 
@@ -338,6 +355,12 @@ Fits of indicators, whole numbers and continuous columns, separated completely, 
 columns that the sentence names do not separate by themselves (another linear program).
 
 {table(told, kept["separation"])}
+
+## Sites that differ
+
+Share of draws in which `heterogeneity_test` rejects at the levels 0.05 and 0.01: three sites of 120, 80 and 200 rows, two columns; the slope of one differs by 0, 0.15 or 0.3 from one site to the next.
+
+{table(["family", "draws", *(f"{apart:g} apart, {level}" for apart in APART for level in ("5 %", "1 %"))], kept["sites"])}
 """
     write("families", text)
 
@@ -346,7 +369,7 @@ def _short(cell: Any) -> Any:
     return f"{cell:.0e}" if isinstance(cell, float) else cell
 
 
-PARTS = {"report": report, "data": data, "certificates": certificates, "separation": separation}
+PARTS = {"report": report, "sites": differing, "data": data, "certificates": certificates, "separation": separation}
 
 if __name__ == "__main__":
     with warnings.catch_warnings():
