@@ -153,4 +153,4 @@ def test_an_infinite_c_is_no_penalty_as_in_scikit_learn(n_classes, tmp_path):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
     ours.save(tmp_path / "model.npz")
-    assert glmesh.load_model(tmp_path / "model.npz").C == np.inf
+    assert np.inf == glmesh.load_model(tmp_path / "model.npz").C

@@ -145,7 +145,7 @@ class LogisticRegression(InferenceMixin, NetworkClassifier):
     def _fit(self, data: TrainingData) -> Self:
         """Fit as other classifiers do; without a penalty coefficients of several classes add up to 0, as elsewhere."""
         super()._fit(data)
-        if self.C == np.inf and self._are_together:
+        if np.inf == self.C and self._are_together:
             self.coef_ = self.coef_ - self.coef_.mean(axis=0)
             self.intercept_ = self.intercept_ - self.intercept_.mean()
         return self

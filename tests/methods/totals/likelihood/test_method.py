@@ -184,6 +184,19 @@ def test_a_result_has_the_inference_of_its_fit_and_says_why_it_has_none() -> Non
             _ = solve(problem, n_nodes=2).inference
 
 
+def test_where_rounding_ends_a_fit_the_table_is_there_and_the_tolerance_that_would_do_is_said() -> None:
+    X, y, _, _ = drawn("poisson", "log")
+    near = np.column_stack([X, X[:, 0] + 1e-6 * np.sin(np.arange(len(X)))])
+    problem = Problem.glm(near, y, family="poisson", alpha=0.0, fit_intercept=True)
+    result = solve(problem, n_nodes=3)
+    assert result.status is Status.STALLED
+    assert result.facts is not None
+    said = float(result.message.split("tol_se=")[1].split()[0])
+    assert 1e-6 < result.standard_errors_off <= said < 0.1
+    assert "within" in result.inference.summary().proof
+    assert solve(problem, n_nodes=3, method=MaximumLikelihood(tol_se=said)).status is Status.CONVERGED
+
+
 def test_the_last_step_is_free_and_what_is_claimed_is_of_where_it_leads() -> None:
     X, y, weight, offset = drawn("binomial", "logit")
     problem = Problem.glm(X, y, family="binomial", alpha=0.0, fit_intercept=True, offset=offset, sample_weight=weight)

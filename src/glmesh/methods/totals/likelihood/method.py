@@ -15,12 +15,13 @@ import numpy as np
 
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.formatting import rounded_up
 from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, aliased_columns, no_maximum
-from glmesh.methods.totals.likelihood.round import SEPARATED, LikelihoodRound
+from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
@@ -118,6 +119,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if state.failure == SEPARATED and state.separation is not None:
             sentence = no_maximum(state.separation, names, kind(block.loss))
             told.append(sentence[0].upper() + sentence[1:] + ".")
+        off = self.standard_errors_off(block, state)
+        if state.failure == NO_PROGRESS and np.isfinite(off):
+            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
         if state.failure == NO_SHAPE:
             told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
