@@ -16,8 +16,11 @@ from glmesh.core import Certificate, Event
 from glmesh.display import Curve, Overview, bound_in_words, table_of
 from glmesh.errors import UnsuitablePair
 from glmesh.formatting import rounded_up, size
-from glmesh.inference import Inference, Summary
+from glmesh.inference import Curves, Inference, Summary
+from glmesh.inference.hypotheses import penalised
+from glmesh.methods.totals.dealing import all_rows
 from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.models import curves_of
 from glmesh.network import Plan
 from glmesh.plot import figures
 from glmesh.problem import Problem
@@ -206,6 +209,41 @@ class Result:
     def without_data(self) -> Result:
         """Return a copy whose `problem` is None, so that it holds no data; its `coef_of` may fail."""
         return replace(self, problem=None)  # type: ignore[arg-type]
+
+    @property
+    def curves(self) -> Curves | None:
+        """Return loss, gradient and Hessian over all rows at several points, as a function; None: rows are not at hand.
+
+        Profile intervals need it.
+        """
+        held = None if self.problem is None else all_rows(self.problem)
+        if held is None:
+            return None
+        family = None if self.facts is None else self.facts.fitted.family  # with what was estimated of it
+        return curves_of(family or self.problem.spec.loss, held)
+
+    @property
+    def inference(self) -> Inference:
+        """Return the inference of a fit of a family without a penalty: its table, tests and intervals.
+
+        Raise UnsuitablePair, which says why, where there is none.
+        """
+        if self.facts is None:
+            spec = None if self.problem is None else self.problem.spec
+            if spec is not None and not spec.loss.by_likelihood:
+                raise UnsuitablePair(
+                    f"standard errors are those of families, and this is the {spec.loss.name} loss; take family=..., "
+                    "alpha=0.0"
+                )
+            if spec is not None and spec.alpha:
+                raise penalised(f"{spec.penalty_name}, alpha={spec.alpha:g}")
+            raise UnsuitablePair(f"the fit has not ended where standard errors are known: {self.message}")
+        names = None if self.problem is None else self.problem.feature_names
+        fitted = self.facts.fitted
+        if names is None or len(fitted.names) != fitted.outputs * (len(names) + 1):
+            return Inference(self.facts, self.curves)
+        named = replace(fitted, names=term_names(names, range(fitted.outputs) if fitted.outputs > 1 else ()))
+        return Inference(replace(self.facts, fitted=named), self.curves)
 
     @property
     def message(self) -> str:

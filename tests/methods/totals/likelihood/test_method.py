@@ -167,6 +167,51 @@ def test_proofs_hold_where_columns_are_nearly_collinear_scales_wild_and_events_r
         assert np.sqrt(e @ H @ e / phi) <= result.standard_errors_off * (1 + 1e-6) + 1e-15, case
 
 
+def test_a_result_has_the_inference_of_its_fit_and_says_why_it_has_none() -> None:
+    X, y, weight, offset = drawn("poisson", "log")
+    options = {"family": "poisson", "fit_intercept": True, "offset": offset, "sample_weight": weight}
+    result = solve(Problem.glm(X, y, alpha=0.0, **options), n_nodes=3)
+    table = result.inference.summary().to_frame()
+    theirs = reference("poisson", "log")
+    np.testing.assert_allclose(table["std err"], np.roll(theirs.bse, 1), rtol=1e-6)
+    assert list(table.index) == ["Intercept", "x0", "x1", "x2", "x3"]
+    assert result.inference.conf_int(kind="profile").shape == (5, 2)
+    for problem, why in (
+        (Problem.glm(X, y, alpha=1.0, **options), "penalty"),
+        (Problem.glm(X, y, split="samples"), "squared loss"),
+    ):
+        with pytest.raises(UnsuitablePair, match=why):
+            _ = solve(problem, n_nodes=2).inference
+
+
+def test_where_rounding_ends_a_fit_the_table_is_there_and_the_tolerance_that_would_do_is_said() -> None:
+    X, y, _, _ = drawn("poisson", "log")
+    near = np.column_stack([X, X[:, 0] + 1e-6 * np.sin(np.arange(len(X)))])
+    problem = Problem.glm(near, y, family="poisson", alpha=0.0, fit_intercept=True)
+    result = solve(problem, n_nodes=3)
+    assert result.status is Status.STALLED
+    assert result.facts is not None
+    said = float(result.message.split("tol_se=")[1].split()[0])
+    assert 1e-6 < result.standard_errors_off <= said < 0.1
+    assert "within" in result.inference.summary().proof
+    assert solve(problem, n_nodes=3, method=MaximumLikelihood(tol_se=said)).status is Status.CONVERGED
+
+
+def test_the_last_step_is_free_and_what_is_claimed_is_of_where_it_leads() -> None:
+    X, y, weight, offset = drawn("binomial", "logit")
+    problem = Problem.glm(X, y, family="binomial", alpha=0.0, fit_intercept=True, offset=offset, sample_weight=weight)
+    found, spread = reference("binomial", "logit"), []
+    for tol_se in (0.3, 1e-3):
+        result = solve(problem, n_nodes=3, method=MaximumLikelihood(tol_se=tol_se))
+        off = (np.append(result.coef[:4], result.intercept) - found.params) / found.bse
+        spread.append(np.abs(off).max())
+        assert spread[-1] <= result.standard_errors_off < 0.1 * tol_se
+        assert result.objective - found.deviance / 2 <= result.gap
+        assert result.facts is not None
+        assert result.facts.distance == result.distance
+    assert spread[0] > 1e-12
+
+
 def test_dependent_columns_are_left_out_the_intercept_first() -> None:
     X, y, _, _ = drawn("poisson", "log")
     more = np.column_stack([np.full(len(X), 3.0), X, 2 * X[:, 0]])

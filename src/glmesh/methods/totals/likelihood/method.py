@@ -16,6 +16,7 @@ import numpy as np
 
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Total
+from glmesh.formatting import rounded_up
 from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.contribution import (
@@ -123,6 +124,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             state.kept_back or (block.guard is not None and not block.guard.asks_cones)
         ):
             told.append(UNDECIDED)
+        off = self.standard_errors_off(block, state)
+        if state.failure == NO_PROGRESS and np.isfinite(off):
+            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
         if state.failure == NO_SHAPE:
             told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
