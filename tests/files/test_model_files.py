@@ -114,7 +114,7 @@ def test_every_truncation_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
         (None, "not a glmesh model"),
         ([1], "not a glmesh model"),
         ({"format": "other"}, "not a glmesh model"),
-        ({"format": "glmesh-model", "version": 4}, "version 4, expected 1 to 3; upgrade glmesh"),
+        ({"format": "glmesh-model", "version": 5}, "version 5, expected 1 to 4; upgrade glmesh"),
         ({"format": "glmesh-model", "version": 3} | META, r"KeyError\('contract'\)"),
         (
             {"format": "glmesh-model", "version": 3} | META | ORIGIN | {"contract": {"target": "y", "colour": 1}},

@@ -8,6 +8,7 @@ import pytest
 
 from glmesh.errors import GlmeshError, InvalidInput, Mismatch
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
+from tests.cases import cases
 
 patsy = pytest.importorskip("patsy")  # which statsmodels' formulas need
 
@@ -189,3 +190,19 @@ def test_levels_are_those_of_all_tables_in_an_order_that_no_table_decides() -> N
     mixed = Frame.of_data_frame(pd.DataFrame({"ward": ["1", "x", "2"], "k": [1, 2, 3]}), formula.variables, "t")
     with pytest.raises(Mismatch, match=r"column ward holds numbers and text; write C\(ward\)"):
         Levels.of(mixed, formula)
+
+
+def test_random_terms_make_the_columns_of_statsmodels() -> None:
+    rng = np.random.default_rng(5)
+    data = table(n=40)
+    factors = ["age", "bmi", "sex", "C(ward)", "C(k)", "flag", "C(ward, Sum)", "np.exp(age)", "I(bmi > 0)"]
+    for _ in range(cases(300)):
+        terms = [rng.choice(factors, rng.integers(1, 4), replace=False) for _ in range(rng.integers(1, 5))]
+        right = " + ".join(str(rng.choice([":", "*"])).join(term) for term in terms)
+        right += " - 1" if rng.random() < 0.3 else ""
+        theirs = patsy.dmatrix(right, data)
+        names = theirs.design_info.column_names
+        kept = [k for k, name in enumerate(names) if name != "Intercept"]
+        made, frame = designed(f"y ~ {right}", data)
+        assert list(made.names) == [names[k] for k in kept], right
+        np.testing.assert_allclose(made.matrix(frame), np.asarray(theirs)[:, kept], rtol=1e-12, err_msg=right)

@@ -89,7 +89,7 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     whole = table
     table = without_gaps(table) if drops else table
     made = _of_table(options, processes, table, classifies=classifies)
-    return replace(made, rows=(whole.m, whole.m - table.m)) if drops else made
+    return replace(made, rows=_rows_in_all(whole.m, table.m, processes)) if drops else made
 
 
 def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> None:
@@ -137,9 +137,15 @@ def _by_formula(
     return replace(
         found,
         design=design,
-        rows=(whole.m, whole.m - table.m),
+        rows=_rows_in_all(whole.m, table.m, processes),
         remarks=(columns, *response, *remarks),
     )
+
+
+def _rows_in_all(read: int, kept: int, processes: ProcessGroup) -> tuple[int, int]:
+    """Return (rows, those left out) of all processes' tables; this one has read `read` rows and kept `kept` of them."""
+    counts = processes.all_gather([(read, read - kept)])
+    return sum(one for one, _ in counts), sum(lacking for _, lacking in counts)
 
 
 def _two_texts(table: DataTable, options: Namespace) -> DataTable:

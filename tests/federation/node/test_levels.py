@@ -189,7 +189,7 @@ def test_the_site_itself_needs_no_counts() -> None:
 
 def test_levels_that_share_a_slot_are_told_apart_by_counting_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(levels_module, "SLOTS", 64)
+    monkeypatch.setattr(levels_module, "SLOTS", 16)
     again = 0
     for _ in range(cases(200)):
         names = [f"level {k}" for k in rng.choice(10_000, 6, replace=False)]

@@ -21,12 +21,11 @@ from glmesh.federation.node.agreement import gossip_warnings, scale_warnings
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.forecast import LATENCY, SECONDS_A_BYTE, Forecast
 from glmesh.federation.node.neighbourhood import clock
-from glmesh.federation.node.site_data import SiteData, own_contract
+from glmesh.federation.node.site_data import SiteData, own_contract, warnings_of
 from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.rows import RowComparison
 from glmesh.federation.wire import ROWS, longest_mail
 from glmesh.federation.wire.listed import listed_certificate
-from glmesh.files.describe import describe
 from glmesh.formatting import size
 from glmesh.problem import DataSummary, NodeData, ProblemSpec
 
@@ -180,7 +179,7 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
         )
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
-    found, offers = [str(finding) for finding in describe(own.table) if finding.warns], {site.file.name: own.offer}
+    found, offers = warnings_of(own), {site.file.name: own.offer}
     found += [*fitted.remarks(), *scale_warnings(site.file.name, offers, contract)]
     if not site.federation.problem.by_totals:
         found += gossip_warnings(offers, contract)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from glmesh.collectives.routes import NUMBER
 from glmesh.federation.config import Federation, ProblemPart
+from glmesh.federation.config.formulas import formula_of
+from glmesh.federation.node.levels import SLOTS, WORDS
 from glmesh.federation.node.program import site_method
 from glmesh.federation.totals.masks import EDGES
 from glmesh.methods.choice import (
@@ -56,6 +58,9 @@ class Forecast:
         return Forecast(len(counts), NUMBER * max(counts), sent, waits + sent * n_links * SECONDS_A_BYTE)
 
 
+TEXTS = 5  # [levels] of a category whose texts are told, as a guess
+
+
 def _numbers(federation: Federation, p: int) -> list[int]:
     """Return how many numbers a site contributes to each total of a fit, in their order; p is the number of columns.
 
@@ -63,7 +68,8 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     """
     part = federation.problem
     fit = _of_fit(federation, p)
-    first = [EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
+    levels = [SLOTS + 1, TEXTS * WORDS] * (len(formula_of(part.formula).categories) if part.formula else 0)
+    first = [*levels, EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
     if not part.cv:
         return first + fit
     n_weights = len(part.alphas) or N_WEIGHTS

@@ -1,8 +1,9 @@
 """How sites agree on the levels of a formula's categories, by masked counts: no total tells who has which level.
 
 Where the contract has the levels, their counts are summed. Where it has not, a level stands in one of SLOTS slots, by a
-keyed digest of its text, and the counts of the slots are summed; for slots with enough rows a second total has the text
-itself, times the count. So the texts of rare levels are never told, and of no level who has it.
+keyed digest of its text, and the counts of the slots are summed, anew in twice as many if two levels share one. For
+slots with enough rows a second total has the text itself, times the count. So the texts of rare levels are never told,
+and of no level who has it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from glmesh.formulas.design import CATEGORY, NUMBER
 from glmesh.formulas.frames import SITE, as_column, plain
 from glmesh.types import Flags, Unsigned
 
-SLOTS = 1 << 14  # [slots] of a category: 20 levels share one in 1.2 % of all cases, and are counted again then
-ATTEMPTS = 20  # [times] that levels which share a slot are counted again, and rows are left out and the rest counted
+SLOTS = 1 << 11  # [slots] of a category at first: of 10 levels two share one in 2 % of all cases
+ATTEMPTS = 10  # [times] that levels are counted, in twice as many slots each time, and that rows are left out
 WORDS = 32  # [numbers] of 4 bytes that carry the text of a level
 LONGEST = 4 * WORDS - 1  # [bytes] of a level's text
 
@@ -126,11 +127,11 @@ class SiteFrame:
             return _Counted.of(counts, int(total[0]), told=True)
         for attempt in range(ATTEMPTS):
             slots = {level: self._slot(name, level, attempt) for level in own}
-            content = np.zeros(SLOTS + 1, dtype=np.uint64)
+            content = np.zeros((SLOTS << attempt) + 1, dtype=np.uint64)
             content[0] = frame.m
             for level, slot in slots.items():
                 content[1 + slot] += np.uint64(own[level])
-            total = yield from ask({"levels": name, "slots": SLOTS, "attempt": attempt}, content)
+            total = yield from ask({"levels": name, "slots": SLOTS << attempt, "attempt": attempt}, content)
             common = (np.flatnonzero(total[1:] >= LEAST_LEVEL)).tolist()
             words = np.zeros(0, dtype=np.uint64)
             if common:
@@ -147,7 +148,9 @@ class SiteFrame:
     def _slot(self, name: str, level: str, attempt: int) -> int:
         """Return the slot of a level, from a keyed digest of its text."""
         key = hashlib.blake2b(f"{self.key}\n{name}\n{attempt}".encode(), digest_size=32).digest()
-        return int.from_bytes(hashlib.blake2b(level.encode(), key=key, digest_size=8).digest(), "little") % SLOTS
+        return int.from_bytes(hashlib.blake2b(level.encode(), key=key, digest_size=8).digest(), "little") % (
+            SLOTS << attempt
+        )
 
     def _texts(self, common: Sequence[int], slots: Mapping[str, int], own: Mapping[str, int]) -> Unsigned:
         """Return, for each slot of `common`, the texts of this site's levels in it, as words times their rows, flat."""

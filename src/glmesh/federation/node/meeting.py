@@ -24,7 +24,7 @@ from glmesh.federation.node.agreement import (
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.roles import summary_of
-from glmesh.federation.node.site_data import SiteData, public_reason
+from glmesh.federation.node.site_data import SiteData, public_reason, warnings_of
 from glmesh.federation.wire import (
     DISTINCT,
     FITS,
@@ -38,7 +38,6 @@ from glmesh.federation.wire import (
     Hello,
 )
 from glmesh.files.archive import remove_parts
-from glmesh.files.describe import describe
 from glmesh.formatting import rows_text
 
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
@@ -285,9 +284,7 @@ class Meeting:
         `own` is the table as the file has it, `fitted` the table in the order of the contract. A contract says which
         target, columns and labels the tables of all sites or ranks have.
         """
-        formula = self._federation.problem.formula
-        found = [one for one in describe(own.table) if one.warns and not (formula and one.kind == "text")]
-        said = [str(finding) for finding in found] + fitted.remarks()
+        said = warnings_of(own) + fitted.remarks()
         if own.left_out:
             rows = rows_text(own.table.m + own.left_out, own.left_out)
             said.append(f"rows: {rows}; other sites are told the sum over all sites")

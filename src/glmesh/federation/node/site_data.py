@@ -22,6 +22,7 @@ from glmesh.federation.node.roles import spec_of, with_roles
 from glmesh.federation.node.site_table import CATEGORY, coded, trimmed, with_kinds
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
+from glmesh.files.describe import describe
 from glmesh.files.svmlight import IndexBase
 from glmesh.problem import NodeData
 from glmesh.types import SampleMatrix
@@ -265,6 +266,12 @@ def scales(X: SampleMatrix) -> list[int | None]:
     largest = largest.toarray().ravel() if hasattr(largest, "toarray") else np.asarray(largest)
     exponents = np.frexp(largest)[1]
     return [int(k) if value > 0 else None for k, value in zip(exponents, largest, strict=True)]
+
+
+def warnings_of(own: SiteData) -> list[str]:
+    """Return sentences on what looks wrong in a site's table; text is not among it where a formula takes it."""
+    formula = own.site.federation.problem.formula
+    return [str(one) for one in describe(own.table) if one.warns and not (formula and one.kind == "text")]
 
 
 def public_reason(error: Exception) -> str:
