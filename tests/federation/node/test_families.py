@@ -400,6 +400,25 @@ def test_a_step_to_a_point_at_which_few_rows_show_is_too_long_and_only_a_start_t
     assert Always.seen <= FAR + 2
 
 
+@pytest.mark.parametrize("name", ["binomial", "poisson", "negative binomial", "multinomial", "cox"])
+def test_a_point_far_away_to_which_a_member_steers_is_refused(name: str) -> None:
+    (site, *_) = programs(*case(name))
+    d = site.block.p + 1
+    site.rules.check_point(site.block, np.ones(d), (np.zeros(d - 1), 0.0, False))
+    shown = 0
+    for seed in range(40):
+        w = 300.0 * np.random.default_rng(seed).normal(size=d)
+        try:
+            site.rules.check_point(site.block, np.ones(d), (w[:-1], w[-1], False))
+        except Refusal:
+            continue
+        with np.errstate(over="ignore"):
+            loss = site.block.likelihoods[0].values(w[None])[0]
+        if loss <= 1e300:  # beyond, a site tells no derivatives
+            shown += bool(site.block.likelihoods[0].derivatives(w).hessian.any())
+    assert shown == 0
+
+
 def test_sums_of_scores_in_which_few_rows_show_are_told_by_nobody() -> None:
     discretion = SiteDiscretion(RuleBook(SiteRules(), "alice", False, False))
     rng = np.random.default_rng(0)
