@@ -16,7 +16,7 @@ from glmesh.core.totals import Largest, Sums, Total, Whole, summation
 from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
-from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.levels import Agreement, SiteFrame
 from glmesh.federation.node.rules import (
     RuleBook,
@@ -108,7 +108,7 @@ class _Fit:
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning, self._place = program, beginning, 0
-        self._block = self._guarded(program.block, program.names)
+        self._block = self._with_discretion(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
         self._columns, self._method = tuple(program.names), program.method
@@ -177,11 +177,13 @@ class _Fit:
             left_out=self._left_out,
         )
 
-    def _guarded(self, block: Rows, names: Sequence[str]) -> Rows:
+    def _with_discretion(self, block: Rows, names: Sequence[str]) -> Rows:
         """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
         if not block.loss.by_likelihood:
             return block
-        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules, bool(self._beginning.start)))
+        return replace(
+            block, names=tuple(names), discretion=SiteDiscretion(self._program.rules, bool(self._beginning.start))
+        )
 
     def _design(self, columns: FormulaColumns) -> Steps:
         """Agree on the levels of the formula's categories, and take its columns in place of the table's.
@@ -199,7 +201,7 @@ class _Fit:
         except Mismatch as error:
             raise Refusal(str(error), public=f"refused by {columns.table.me}") from None
         self._columns = (*self._agreed.design.names, *columns.table.beside)
-        self._block, self._width = self._guarded(block, self._columns), int(block.X[0].shape[1])
+        self._block, self._width = self._with_discretion(block, self._columns), int(block.X[0].shape[1])
         self._scale = np.ones(block.p + 1)
         self._method = columns.method(block.p)
         program.rules.check_data(self._block, changed=bool(self._beginning.start))
@@ -222,7 +224,7 @@ class _Fit:
         n_rows = len(block.y[0])
         held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
         shows = [float(program.rules.shows_constant(block, scales(exponents), changed=bool(self._beginning.start)))]
-        if block.guard is None:
+        if block.discretion is None:
             shows = []
         gaps = [] if program.left_out is None else [float(program.left_out)]
         counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
@@ -236,7 +238,7 @@ class _Fit:
             check_folds(n_coefficients(block), sums[1 : 1 + len(held_out)], len(self._beginning.members))
         others = sums[1 + len(held_out) :]
         if shows:
-            self._guard.asks_cones = others[0] == 0.0
+            self._discretion.asks_cones = others[0] == 0.0
         if gaps:
             self._left_out = self._rows_in_all(sums[0], int(others[len(shows)]))
         self._dropped = rare_columns(others[len(shows) + len(gaps) :], sums[0])
@@ -259,10 +261,10 @@ class _Fit:
         return [*kept, width]
 
     @property
-    def _guard(self) -> SiteGuard:
+    def _discretion(self) -> SiteDiscretion:
         """Return what the site's rules hold back from a fit of a family."""
-        assert isinstance(self._block.guard, SiteGuard)
-        return self._block.guard
+        assert isinstance(self._block.discretion, SiteDiscretion)
+        return self._block.discretion
 
     def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
         """Make one round of the method; it is a generator, which yields the round's requests."""
@@ -305,7 +307,7 @@ class _Fit:
         """
         for rows, point in method.trials(block, state):
             at = np.append(point[0], point[1]).tobytes()
-            if rows.guard is None:
+            if rows.discretion is None:
                 self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
             elif at != self._checked:
                 self._checked = at
@@ -313,15 +315,15 @@ class _Fit:
 
     def _check_step(self, rows: Rows, state: LikelihoodState, point: Point) -> None:
         """Check the point of a family's next total; raise Refusal, or let the step be too long for this site."""
-        guard = self._guard
+        discretion = self._discretion
         try:
             self._program.rules.check_point(rows, self._scale[: rows.p + 1], point)
         except Refusal:
-            if state.query is None or not state.query.step.any() or guard.far >= FAR:
+            if state.query is None or not state.query.step.any() or discretion.far >= FAR:
                 raise
-            guard.too_far, guard.far = True, guard.far + 1
+            discretion.too_far, discretion.far = True, discretion.far + 1
         else:
-            guard.too_far, guard.far = False, 0
+            discretion.too_far, discretion.far = False, 0
 
     def _largest(self, numbers: Indices) -> Steps:
         """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).

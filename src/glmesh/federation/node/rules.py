@@ -102,6 +102,7 @@ class RuleBook:
             curvatures = np.asarray(h)[None]
         sizes = row_sizes(block, scale)
         for h in curvatures[curvatures.any(axis=1)]:
+            h = h / h.max()  # products and squares would overflow, or underflow
             share, spread = dominance(h, h * sizes)
             if share > rules.largest_share:
                 why = f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}"

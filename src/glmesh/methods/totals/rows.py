@@ -13,7 +13,7 @@ from glmesh.functions import Loss, Table
 from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
-from glmesh.methods.totals.likelihood.guard import Guard
+from glmesh.methods.totals.likelihood.discretion import Discretion
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
@@ -41,7 +41,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
-    guard: Guard | None = None  # what a real site holds back from totals; None: nothing
+    discretion: Discretion | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     with_shape: tuple[float, Table, Rows] | None = None  # (shape, penalty, rows with it in the loss), kept by `shape`

@@ -9,11 +9,15 @@ import pytest
 import scipy.sparse as sp
 import statsmodels.api as sm
 
-from glmesh import Problem, solve
+from glmesh import Problem, Run, solve
 from glmesh.engine.result import Status
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Family, NegativeBinomial, Table, Tweedie, family_of
 from glmesh.methods import Cola, MaximumLikelihood, ProximalNewton
+from glmesh.methods.totals.likelihood.contribution import bound_of, levels
+from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.state import Query
+from glmesh.methods.totals.scaled import ScaledPenalty
 from tests.cases import cases
 
 LINKS = sm.families.links
@@ -259,3 +263,19 @@ def test_a_fit_goes_on_from_a_checkpoint_and_from_a_result(tmp_path) -> None:
     again = solve(problem, n_nodes=3, warm_start=whole)
     assert again.rounds <= 3
     np.testing.assert_allclose(again.coef, whole.coef, rtol=1e-7)
+
+
+def test_nodes_agree_on_a_bound_of_the_largest_bend_that_is_at_most_a_quarter_of_an_octave_too_high(monkeypatch):
+    problem = Problem.glm(np.arange(8.0)[:, None], np.arange(8.0), family="poisson", alpha=0.0, fit_intercept=True)
+    run = Run(problem, method=MaximumLikelihood(), n_nodes=2)
+    block = run.nodes.blocks[0]
+    penalty = ScaledPenalty.of(block, np.ones(2))
+    query = Query(np.zeros(2), np.zeros(2), np.arange(2), inverse=np.eye(2))
+    for largest in (1e-12, 0.02, 0.5, 1.0, 1.3, 2e5, 1e15):
+        monkeypatch.setattr(RowLikelihood, "concordances", lambda *_, R=largest: np.array([0.0, R, 0.5 * R]))
+        found = bound_of(int(levels(block, penalty, query).max()))
+        assert found >= largest
+        assert found <= 2.0**0.25 * max(largest, 2.0**-32) * (1.0 + 1e-9) or largest > 2.0**31
+    for value, expected in ((0.0, 0.0), (np.inf, np.inf), (np.nan, np.inf)):
+        monkeypatch.setattr(RowLikelihood, "concordances", lambda *_, R=value: np.array([0.0, R]))
+        assert bound_of(int(levels(block, penalty, query).max())) == expected
