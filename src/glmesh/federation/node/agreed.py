@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from glmesh.contract import Fitted
 from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.column_totalling import ColumnTotalling
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.totalling import Totalling
@@ -49,4 +50,6 @@ class Agreed:
 
         Raise UnreadableFile if the memory of views on disk is damaged.
         """
-        return Totalling(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)
+        by_features = self.federation.problem.split == "features"
+        kind = ColumnTotalling if by_features else Totalling
+        return kind(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)

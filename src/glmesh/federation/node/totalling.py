@@ -6,7 +6,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from glmesh.federation.node.checkpoint import contract_of
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.program import Answer, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, largest_leverage
-from glmesh.federation.node.totals_store import TotalsStore
+from glmesh.federation.node.totals_store import Kept, TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
-from glmesh.federation.totals import FederationInfo, Machine, Runner
+from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
@@ -70,6 +70,8 @@ class FitFigures(ReleaseFigures):
 class Totalling:
     """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
 
+    machine_kind: ClassVar[type[Machine]] = Machine
+
     def __init__(
         self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
     ) -> None:
@@ -77,15 +79,18 @@ class Totalling:
         self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
         site = neighbourhood.site
         self._site = site
-        self._block = _rows(federation, site, data, summary)
+        self._data = data
+        self._block = self.rows_of(federation, site, data, summary)
         self.info = _federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
-        self._rules = _rules(federation, site, self._block, self._kept.changed)
+        self._rules = self.rules_of(federation, site, self._block, self._kept)
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
-        self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
+        self.machine = self.machine_kind(
+            self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic()
+        )
         self._leverage = largest_leverage(self._block)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words
@@ -93,16 +98,35 @@ class Totalling:
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
 
-    @staticmethod
-    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> ReleaseFigures:
+    @classmethod
+    def check(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> ReleaseFigures:
         """Return what the site has released before, and the largest leverage of its rows.
 
         Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes.
         """
-        block = _rows(federation, site, data, summary)
+        block = cls.rows_of(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
-        _rules(federation, site, block, kept.changed).check_data(block, changed=False)
+        cls.rules_of(federation, site, block, kept).check_alone(block)
         return _released(block, kept.released, largest_leverage(block))
+
+    @classmethod
+    def rows_of(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
+        """Return the site's own rows as a block with a single node, which methods on totals read."""
+        spec = federation.problem.model()
+        table = spec.penalty_of(None).as_table()
+        assert table is not None  # `ProblemPart.model` has refused others
+        X, y, weight = rows_of_part(data, summary, site.me)
+        ids = np.array([site.me], dtype=np.uint64)
+        return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
+
+    @classmethod
+    def rules_of(cls, federation: Federation, site: Site, block: Rows, kept: Kept) -> RuleBook:
+        """Return the site's RuleBook; `kept` says how many of its rows differ from its last contribution."""
+        kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
+        constant = bool(kinked) or Traits.of(block.loss).quadratic
+        late = any(member.late for member in federation.members)
+        may_change = federation.gone == "without" or late
+        return RuleBook(site.rules, site.file.name, constant, may_change, kinked, kept.changed)
 
     @property
     def figures(self) -> FitFigures:
@@ -159,7 +183,7 @@ class Totalling:
         self._save()
         return Ending(TrainingOutcome.STOPPED)
 
-    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
+    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> Program:
         """Return the program of this site's fit: the method on totals that suits the objective, on this site's rows.
 
         `seen(objective, gap)` is called after each round; `max_rounds` is the largest number of totals.
@@ -168,13 +192,23 @@ class Totalling:
         method = site_method(part, block.p)
         names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
 
-        def told(objective: float, gap: float) -> None:
+        n_sites = len(self.info.names)
+        told = self.told(seen)
+        return SiteProgram(method, block, n_sites, part.tol, max_rounds, self._rules, names, part.rare, told, part.cv)
+
+    def told(self, seen: Callable[[float, float], None]) -> Callable[[float, float], None]:
+        """Return a function that keeps objective and gap of the last round for `figures`, and calls `seen`."""
+
+        def keep(objective: float, gap: float) -> None:
             """Keep objective and gap of the last round for `figures`, and tell the caller."""
             self._progress = objective, gap
             seen(objective, gap)
 
-        n_sites = len(self.info.names)
-        return SiteProgram(method, block, n_sites, part.tol, max_rounds, self._rules, names, part.rare, told, part.cv)
+        return keep
+
+    def _answer(self) -> Answer:
+        """Return the model that more than half of the members voted for."""
+        return Answer.of_bytes(self.machine.model)
 
     # messages
 
@@ -225,7 +259,7 @@ class Totalling:
         """
         memory = self._kept.memory
         if self.machine.has_contributed:
-            self._kept.contributed = self._kept.digests
+            self._kept.contributed, self._kept.members = self._kept.digests, self.info.names
         state = (
             *(memory.promised, memory.record, memory.held, memory.vote, memory.voters),
             *(self._kept.released, self.machine.has_contributed),
@@ -340,7 +374,7 @@ class Totalling:
 
         Return the Ending with the model's sites.
         """
-        answer = Answer.of_bytes(self.machine.model)
+        answer = self._answer()
         self._progress = answer.objective, answer.certificate.relative
         if answer.curve is not None:
             self._chosen = answer.curve.text(self._federation.problem.choose)
@@ -421,16 +455,6 @@ class Totalling:
         return info
 
 
-def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
-    """Return the site's own rows as a block with a single node, which methods on totals read."""
-    spec = federation.problem.model()
-    table = spec.penalty_of(None).as_table()
-    assert table is not None  # `ProblemPart.model` has refused others
-    X, y, weight = rows_of_part(data, summary, site.me)
-    ids = np.array([site.me], dtype=np.uint64)
-    return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
-
-
 def _released(block: Rows, released: int, leverage: float | None) -> ReleaseFigures:
     """Return the ReleaseFigures of a site with these rows: `released` numbers contributed, largest leverage of a row.
 
@@ -454,12 +478,3 @@ def _federation_info(federation: Federation, site: Site) -> FederationInfo:
         least=2 if network.reveal else 3,
         heartbeat=min(_BEAT, network.gone_after / 8.0),
     )
-
-
-def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
-    """Return the site's RuleBook; `changed` is the number of its rows that differ from its last contribution."""
-    kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
-    constant = bool(kinked) or Traits.of(block.loss).quadratic
-    late = any(member.late for member in federation.members)
-    may_change = federation.gone == "without" or late
-    return RuleBook(site.rules, site.file.name, constant, may_change, kinked, changed)
