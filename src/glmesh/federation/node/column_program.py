@@ -135,7 +135,7 @@ class ColumnProgram:
         size = block.columns.norms / np.sqrt(block.d)
         drawn = drawn_start(own, block.columns.n)
         start: Vector = np.divide(drawn, size, out=np.zeros(block.columns.n), where=size > 0)
-        return start / np.sqrt(self.n_nodes)
+        return np.asarray(start / np.sqrt(self.n_nodes))
 
 
 def without_columns(block: Block, dropped: Sequence[int]) -> Block:
