@@ -47,7 +47,13 @@ def blocks_of(parts: Sequence[Matrix], y: Vector, **objective: Any) -> list[Bloc
 
 
 def together(
-    parts: Sequence[Matrix], y: Vector, *, tol: float = 1e-6, most: int = 500, start: Sequence[Vector] | None = None, **objective: Any
+    parts: Sequence[Matrix],
+    y: Vector,
+    *,
+    tol: float = 1e-6,
+    most: int = 500,
+    start: Sequence[Vector] | None = None,
+    **objective: Any,
 ) -> Together:
     """Make rounds of all nodes in turn, sums being added up as integers, until the gap is proven."""
     method, blocks = ColumnTotals(tol), blocks_of(parts, y, **objective)

@@ -93,7 +93,8 @@ def test_the_doctor_finds_what_is_wrong(
     keys.make(tmp_path / "keys", ["alice", "bob"], days=10)
     assert main(["federation", "init", "fed.toml", "--model", "lasso", "--method", "gossip"]) == 2
     assert "--split features can do it" in capsys.readouterr().err
-    assert main(["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]) == 0
+    columns = ["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]
+    assert main([*columns, "--method", "gossip"]) == 0
     told = capsys.readouterr().out
     assert "split by features" in told
     assert "Gossip by features cannot be masked: a neighbour reads sums over your columns" in told
@@ -126,7 +127,8 @@ def _hospital(folder: Path, name: str, header: str = "age,bmi,sbp,ill") -> None:
         ),
         (["--method", "gossip", "--model", "lasso"], "--split features can do it"),
         (["--gone", "freeze"], "with totals write --gone wait"),
-        (["--split", "features", "--gone", "wait"], "with gossip write --gone freeze"),
+        (["--split", "features", "--method", "gossip", "--gone", "wait"], "with gossip write --gone freeze"),
+        (["--split", "features", "--gone", "without"], "all take part from the beginning"),
         (["--model", "svm", "--alpha", "0"], "needs an L1 or L2 penalty"),
         (["--method", "gossip", "--model", "ridge", "--alpha", "0"], "--split features can do it"),
         (["--aligned"], "--aligned goes with --split features"),

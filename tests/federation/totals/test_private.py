@@ -116,5 +116,4 @@ class WithoutTheRule(PrivateWorld):
 
 def test_members_that_take_a_model_from_others_would_lack_their_own_part() -> None:
     with pytest.raises(Unlucky, match="part"):
-        for seed in range(10):
-            WithoutTheRule(seed).run()
+        WithoutTheRule(0).run()

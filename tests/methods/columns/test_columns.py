@@ -77,7 +77,9 @@ def test_coefficients_are_those_of_scikit_learn(case: str) -> None:
     (X, y), objective, _ = CASES[case]
     made = together(split(X), y, tol=1e-11, fit_intercept=True, **objective)
     expected = REFERENCES[case].fit(X, y)
-    np.testing.assert_allclose(made.coef * X.std(axis=0), np.ravel(expected.coef_) * X.std(axis=0), atol=2e-3, rtol=1e-4)
+    np.testing.assert_allclose(
+        made.coef * X.std(axis=0), np.ravel(expected.coef_) * X.std(axis=0), atol=2e-3, rtol=1e-4
+    )
     assert made.states[0].intercept == pytest.approx(float(np.ravel(expected.intercept_)[0]), rel=1e-3)
 
 
@@ -97,7 +99,9 @@ def test_any_start_leads_to_the_same_optimum() -> None:
     rng = np.random.default_rng(0)
     parts = split(X)
     zero = together(parts, y, tol=1e-10, loss="logistic", alpha=1.0)
-    drawn = together(parts, y, tol=1e-10, start=[rng.normal(size=X.shape[1]) for X in parts], loss="logistic", alpha=1.0)
+    drawn = together(
+        parts, y, tol=1e-10, start=[rng.normal(size=X.shape[1]) for X in parts], loss="logistic", alpha=1.0
+    )
     np.testing.assert_allclose(zero.coef, drawn.coef, atol=2e-4)  # sqrt(2 gap / l2) each
 
 

@@ -170,7 +170,7 @@ class Federation:
         self._check_settings()
         self._check_members()
         if self.by_columns:
-            self._check_columns()
+            self.check_columns()
         _ = self.mixing
         present = np.array([not member.late for member in self.members])
         if not present.any():
@@ -206,7 +206,7 @@ class Federation:
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
 
-    def _check_columns(self) -> None:
+    def check_columns(self) -> None:
         """Raise InvalidInput if members of a federation on totals over columns might change.
 
         Two sets of members have totals whose difference gives the columns of a site away, at whatever points they are

@@ -49,6 +49,12 @@ class ColumnRules(RuleBook):
                 "tells about columns that are in one of them. Write small_changes = true into [rules] if that may be"
             )
 
+    def check_vectors(self, made: int) -> None:
+        """Raise Refusal if `made` totals with a number per row are as many as this site allows in a fit."""
+        most = self.rules.most_vectors
+        if most and made >= most:
+            raise self._refuse(f"{made} totals with a number per row are made, most_vectors = {most}")
+
     def left_out(self, rows: Rows, names: Sequence[str]) -> list[int]:
         """Return the site's two-valued columns with fewer than five rows of a value, to be left out, ascending.
 
@@ -100,6 +106,7 @@ class ColumnProgram:
         questions = Questions(beginning, self.n_nodes, lambda told: method.take(state, told))
         rounds, certified = 0, False
         while rounds < self.max_totals and not certified and not state.failure:
+            self.rules.check_vectors(state.directions_told)
             steps = method.round(block, state)
             request = next(steps)
             while True:

@@ -12,18 +12,23 @@ from glmesh.methods.choice import (
     INTERIOR_TOTALS,
     LIMITED_MEMORY_TOTALS,
     NEWTON_TOTALS,
+    PLANE_TOTALS,
+    SPACE_TOTALS,
     SQUARED_TOTALS,
     Task,
 )
 from glmesh.methods.totals.cross_validation import MOST_NUMBERS, N_WEIGHTS
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.working_set import WIDE
-from glmesh.network import topology
+from glmesh.network import Network, topology
 
 FIELDS = 10  # fields of a total, whose units take a maximum each before the first one
+COLUMN_FIELDS = 4  # fields of a total over columns
+PLANE_NUMBERS = 64  # numbers beside those of the rows in a total over columns, where the penalty has kinks
 FIRST = 2  # questions before the first total of a method: the survey, and the units of fields
 SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
 LATENCY = 0.02  # [s] of an assumed link between sites
+LINKS_BETWEEN_SITES = Network(latency=LATENCY, bandwidth=1.0 / SECONDS_A_BYTE)  # the same, for the cost model
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,21 @@ class Forecast:
 
         Raise UnsuitablePair if no method on totals suits that many columns.
         """
-        counts = _numbers(federation, p)
+        return Forecast.of_counts(federation, _numbers(federation, p), n_links)
+
+    @staticmethod
+    def of_columns(federation: Federation, n_rows: int, n_links: int) -> Forecast:
+        """Return what is expected of a site that holds columns of `n_rows` rows and has `n_links` neighbours."""
+        spec = federation.problem.model()
+        kinked = Task.on(spec, n_rows, n_rows).kinked
+        rounds = PLANE_TOTALS if kinked else SPACE_TOTALS
+        more = PLANE_NUMBERS if kinked else rounds
+        counts = [EDGES * COLUMN_FIELDS] * FIRST + [n_rows + more] * rounds + [n_rows, EDGES]
+        return Forecast.of_counts(federation, counts, n_links)
+
+    @staticmethod
+    def of_counts(federation: Federation, counts: list[int], n_links: int) -> Forecast:
+        """Return the Forecast of totals with so many numbers each, `counts`, at a site with `n_links` neighbours."""
         sites = len(federation.members)
         passed_on = max(1.0, (sites - 1) / n_links)  # contributions of a total that a link carries, at the least
         sent = NUMBER * sum(counts) * passed_on
