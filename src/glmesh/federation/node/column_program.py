@@ -42,7 +42,7 @@ class ColumnRules(RuleBook):
         counts = [int((block.y[0] == side).sum()) for side in (-1.0, 1.0)] if block.loss.classifies else []
         if any(0 < one < rules.least_class for one in counts):
             raise self._refuse(f"{min(counts)} rows of a class, least_class = {rules.least_class}")
-        what = "members are" if self.members_changed else "data file is" if self.rows_changed else ""
+        what = "members are" if self.members_changed else "rows of the data file are" if self.rows_changed else ""
         if what and not rules.small_changes:
             raise self._refuse(
                 f"the {what} not those of this site's last contribution, and the difference of two sets of totals "

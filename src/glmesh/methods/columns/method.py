@@ -33,7 +33,7 @@ from glmesh.methods.columns.subspace import best_combination
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Vector
 
-# [directions] that are kept of earlier rounds, because a search takes n h^2 products: 100 on 20,000 rows are a second
+# [directions] that are kept of earlier rounds, because a search takes n h^2 products: 100 on 20,000 rows take a few seconds
 MOST_DIRECTIONS = 100
 # [parts of the objective] rise of the objective between two rounds that is rounding of sums
 RISE = 1e-12
