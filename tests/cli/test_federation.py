@@ -10,6 +10,7 @@ import re
 import shlex
 import socket
 import sys
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -304,3 +305,26 @@ def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
         assert "\x1b[2J" in text
         assert re.search(r"n0  certified  round \d+", text)
         assert "proven gap" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        ([], "totals"),
+        (["--model", "lasso", "--topology", "complete"], "totals"),
+        (["--method", "gossip"], "gossip"),
+        (["--refused", "without"], "gossip"),
+        (["--gone", "freeze"], "gossip"),
+        (["--alpha", "0"], "gossip"),
+    ],
+)
+def test_init_takes_masked_totals_over_columns_where_they_are_cheaper_and_says_so(
+    options: list[str], method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["federation", "init", "fed.toml", "--split", "features", *options]) == 0
+    told = capsys.readouterr().out
+    assert tomllib.loads((tmp_path / "fed.toml").read_text())["problem"]["method"] == method
+    assert ("masked totals are cheaper than gossip: about " in told) == (method == "totals")
+    assert ("columns of 0 and 1 may be read off" in told) == (method == "totals")
+    assert ("Gossip by features cannot be masked" in told) == (method == "gossip")

@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
+from glmesh.federation.monitor.doctor import examine
 from glmesh.federation.node.training import TrainingOutcome
 from glmesh.types import Matrix, Vector
 from tests.loopback import Loopback
@@ -81,3 +82,17 @@ def test_sites_with_columns_learn_what_one_site_with_all_columns_would(case: str
         assert made.model(name).intercept == made.model("alice").intercept
     assert abs((coefficients(made) - expected) * scale).max() < 1e-3 * abs(expected * scale).max()
     assert abs(made.model("alice").intercept - float(np.ravel(reference.intercept_)[0])) < 1e-2
+
+
+def test_the_doctor_foretells_messages_and_finds_nothing_wrong(tmp_path: Path) -> None:
+    X, y = cancer()
+    made = federate(tmp_path, X, y, (10, 10, 10), problem={"loss": "logistic", "alpha": 1.0})
+    seen = {one.what: one for one in examine(tmp_path / "alice.toml")}
+    assert {one.level for what, one in seen.items() if not what.startswith("neighbour")} == {"ok"}
+    assert "over the columns of all sites" in seen["privacy"].seen
+    told = int(seen["messages"].seen.split()[1])
+    made.run()
+    assert made.errors == {}
+    sent = made.model("alice").info["communications"]
+    assert isinstance(sent, int)
+    assert sent <= told <= 2 * sent

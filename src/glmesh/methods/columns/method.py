@@ -33,7 +33,7 @@ from glmesh.methods.columns.subspace import best_combination
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Vector
 
-# [directions] that are kept of earlier rounds, because a search takes n h^2 products: 100 on 20,000 rows take a few seconds
+# [directions] that are kept of earlier rounds, because a search takes n h^2 products: seconds for 100 on 20,000 rows
 MOST_DIRECTIONS = 100
 # [parts of the objective] rise of the objective between two rounds that is rounding of sums
 RISE = 1e-12
@@ -162,7 +162,7 @@ class ColumnTotals:
         l2, directions = block.table[:, 1], np.vstack([state.directions, own])
         bends = _by_node(block, l2 * directions * own)
         fields = {"product": block.shares(own), "bends": bends, "gap": self._terms(block, state, v)[:, 1:]}
-        if state.x.any() or len(state.products) or state.fresh:  # everybody knows whether all began at zero
+        if len(state.products) or state.fresh:  # else all are at zero
             fields["penalty"] = self._terms(block, state, v)[:, :1]
             fields["slopes"] = _by_node(block, l2 * directions * state.x)
         sums = yield Total(fields, state.like, state.told)
