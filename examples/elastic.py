@@ -5,7 +5,7 @@ python examples/elastic.py
 
 import numpy as np
 
-from glmesh import Problem, Run, plot, solve
+from glmesh import Problem, Run, solve
 
 rng = np.random.default_rng(0)
 X, new = rng.normal(size=(120, 64)), rng.normal(size=(120, 4))
@@ -39,4 +39,4 @@ for event in result.events:
     gaps = f"{event.gap_before:.1e} -> {event.gap_after:.1e}"
     print(f"round {event.round}: {event.kind}, node {event.node}, local gap {gaps}")
 title = "30 % dropout, 5 % loss, two joiners, a leaver, a partition, new data"
-plot.convergence(result.history, presence=result.presence, path="elastic.png", title=title)
+result.plot("elastic.png", title=title)

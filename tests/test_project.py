@@ -86,6 +86,7 @@ def test_public_names() -> None:
         "Separable",
         "Smooth",
         "SmoothedHingeLoss",
+        "Softmax",
         "Squared",
         "SquaredEpsilonInsensitiveLoss",
         "SquaredHinge",

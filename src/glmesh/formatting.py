@@ -32,3 +32,10 @@ def rounded_up(number: float) -> float:
         return 0.0
     unit = 10.0 ** math.floor(math.log10(number))
     return float(f"{math.ceil(number / unit) * unit:.0e}")
+
+
+def rows_text(rows: int, left_out: int) -> str:
+    """Return "1,204, of which 37 were left out because of missing values": rows in all, and those left out."""
+    if not left_out:
+        return f"{rows:,}, none of which lacks a value"
+    return f"{rows:,}, of which {left_out:,} {'was' if left_out == 1 else 'were'} left out because of missing values"

@@ -34,6 +34,11 @@ def unusable(value: float, holds: str, place: str) -> str:
     return f"{holds} {value:g} {place}, whose square is not finite; use another unit, or drop it first"
 
 
+def is_missing(value: object) -> bool:
+    """Return whether a value of a data frame stands for a missing one: None, NaN, or pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
 def refuse_masks(values: object, name: str) -> None:
     """Raise InvalidData, whose message calls the values `name`, if `values` is a numpy masked array; else do nothing.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,10 @@ from glmesh.bench import Reference, Trace, Watch, addition, data, follow, refere
 from glmesh.bench.compare import Race, RacePlan, races
 from glmesh.bench.contenders import CONTENDERS, Contender
 from glmesh.bench.data import DataSet
+from glmesh.bench.draw import Panel
 from glmesh.bench.trace import KEYS
 from glmesh.cli import main
+from glmesh.cli.tables import text_table
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.methods import Dapg, Diging, Nids
 
@@ -259,7 +263,7 @@ def test_a_goal_that_no_rival_reached_gives_a_bound_and_no_victory() -> None:
         history = {key: np.array(sent) for key in KEYS} | {"suboptimality": np.array(error)}
         return Trace(name, history, 2)
 
-    def verdict(ours: list[float], theirs: list[float], error: float) -> str:
+    def verdict(ours: list[float], theirs: list[float], error: float) -> tuple[str, str]:
         traces = {
             "CoLA default, by features": [trace("", ours, [1.0, 1e-7])],
             "NIDS": [trace("", theirs, [1.0, error])],
@@ -267,8 +271,57 @@ def test_a_goal_that_no_rival_reached_gives_a_bound_and_no_victory() -> None:
         X, y = small()
         best = Reference(1.0, 0.0, 2.0)
         race = Race("ridge", DataSet("small", X, y, "", True), "ring", best, traces, ("CoLA default, by features",), {})
-        return report.ratios([race]).splitlines()[-1]
+        ((_, seen, figures),) = report.claims([race])
+        return f"{report.ratios([race]).splitlines()[-1]} {seen}", figures
 
-    assert "| below 0.5 | below 0.5 | not known |" in verdict([0, 50], [0, 100], 1e-2)
-    assert "| below 0.2 | below 0.2 | yes |" in verdict([0, 20], [0, 100], 1e-2)
-    assert "| NIDS | 0.5 | 0.5 | **no** |" in verdict([0, 50], [0, 100], 1e-7)
+    row, figures = verdict([0, 50], [0, 100], 1e-2)
+    assert row.endswith("| below 0.5 | below 0.5 | yes")
+    assert figures == "50 B against no rival got there: below 0.5"
+    assert verdict([0, 150], [0, 100], 1e-2)[0].endswith("| below 1.5 | below 1.5 | not known")
+    assert verdict([0, 50], [0, 100], 1e-7)[0].endswith("| NIDS | 0.5 | 0.5 | yes")
+    row, figures = verdict([0, 150], [0, 100], 1e-7)
+    assert row.endswith("| NIDS | 1.5 | 1.5 | no")
+    assert figures == "150 B against NIDS 100 B: 1.5"
+
+
+def test_a_race_is_told_by_bytes_ours_emphasised_and_without_a_target(tmp_path, capsys, monkeypatch):
+    """In a terminal rows of ours are bold, elsewhere they begin with a star."""
+    command = ["bench", "--objectives", "ridge", "--topologies", "ring", "--methods", "CoLA default, by samples", "DGD"]
+    command += ["--max-communications", "100", "--nodes", "4", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^\* CoLA default, by samples +\S+ +\S+ \w?B +\S+ +\S+$", said, re.M)
+    assert re.search(r"^  DGD +– +– +– +\S+$", said, re.M)
+    assert re.search(r"^  claim +seen +figures$", said, re.M)
+    assert "0.25" not in said
+    assert "0.25" not in (tmp_path / "out" / "report.md").read_text()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert text_table(["a", "b"], [["ours", "1"], ["other", "2"]], [True, False]).splitlines()[2:] == [
+        "  \x1b[1mours   1\x1b[0m",
+        "  other  2",
+    ]
+
+
+def test_tables_fit_the_terminal_and_lose_no_word(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    words = "a claim that is much longer than any line of a terminal could hold, and that is said in many words"
+    table = text_table(["claim", "seen", "figures"], [[words, "yes", words]], left=(0, 1, 2))
+    assert max(map(len, table.splitlines())) < 60
+    assert Counter(re.findall(r"\w+", table)) == Counter(re.findall(r"\w+", f"claim seen figures yes {words} {words}"))
+
+
+def test_the_picture_of_a_race_draws_goals_ends_and_ours_thick(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("glmesh.bench.draw.save", lambda figure, path, **_: drawn.append(figure))
+    history = {key: np.array([1.0, 2.0, 3.0]) for key in KEYS} | {"suboptimality": np.array([1.0, 1e-3, 0.0])}
+    traces = [Trace(name, history, 2) for name in ("rival", "mine")]
+    panel = Panel("p", "t", traces, ("bytes",), "suboptimality", 0.0, ours=("mine",), goals=(1e-3, 1e-6))
+    panel.draw(tmp_path, ".png")
+    (axes,) = drawn[0].axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert lines["mine"].get_linewidth() > 2 * lines["rival"].get_linewidth()
+    assert np.asarray(lines["mine"].get_ydata())[-1] == axes.get_ylim()[0]  # the floor, where zeros are
+    assert axes.yaxis.get_major_formatter()(axes.get_ylim()[0], 0) == "0"
+    assert len(axes.collections) == 2  # ends
+    assert [text.get_text() for text in axes.texts] == ["goal 0.001", "goal 1e-06"]
+    assert drawn[0].legends[0].get_texts()[0].get_text() == "mine"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import tomllib
 from pathlib import Path
 
@@ -39,22 +38,16 @@ def interrupted(monkeypatch):
     shown = Progress.__call__
 
     def press(*arguments):
-        running = threading.Event()
+        pressed = []
 
         def show(self, run):
-            running.set()
+            if not pressed:
+                pressed.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
             return shown(self, run)
 
-        def interrupt():
-            if running.wait(60):
-                os.kill(os.getpid(), signal.SIGINT)
-
         monkeypatch.setattr(Progress, "__call__", show)
-        timer = threading.Thread(target=interrupt)
-        timer.start()
-        code = run(*arguments)
-        timer.join()
-        return code
+        return run(*arguments)
 
     return press
 

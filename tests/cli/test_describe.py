@@ -22,8 +22,8 @@ SHOWN = """patients.csv
   sex      text, 2 levels
 
 Worth a look
-  - text: sex (2 levels); no model takes it as it is; write one 0/1 column per
-    level, or take the columns out
+  - text: sex (2 levels); a formula takes it as a category, with a column per
+    level beside the first (--formula); without one take the columns out
   - missing values: bmi (1 of 3, first in line 3); fill them in, or take the
     rows or columns out
 """

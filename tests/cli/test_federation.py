@@ -22,6 +22,7 @@ from glmesh.cli import main
 from glmesh.federation.config import keys
 from glmesh.federation.monitor.screen import left, screen
 from glmesh.federation.monitor.server import metrics
+from glmesh.files import model_files
 from tests.cases import LIMIT
 from tests.peers import FORK, free_ports, sites
 
@@ -80,7 +81,11 @@ def test_the_second_example_of_the_readme(
     assert main(["predict", "bob.state/model.npz", "carol.csv"]) == 0
     capsys.readouterr()
     assert main(["status", "carol.toml"]) == 0
-    assert re.search(r"carol: finished, certified \d\.\de-\d+\. All 3 sites hold", capsys.readouterr().out)
+    told = capsys.readouterr().out
+    assert re.search(r"carol: finished, certified \d\.\de-\d+\. All 3 sites hold", told)
+    model = model_files.load("carol.state/model.npz")
+    for name, value in zip(model.names, model.coef, strict=True):
+        assert re.search(rf"^  {name} +{value:.5f}  [+-]+$", told, re.M)
     (tmp_path / "bob.csv").write_text("\n".join((tmp_path / "bob.csv").read_text().split("\n")[:-4]))
     assert main(["doctor", "bob.toml"]) == 2
     assert re.search(r"error +rules .*3 rows of the data file have changed", capsys.readouterr().out)

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
-from glmesh.cli import output
+from glmesh.cli import output, train
 from glmesh.cli.models import MODELS
 from glmesh.files import model_files
 from glmesh.functions import LOSSES
@@ -46,6 +46,26 @@ def test_train_prints_the_problem_and_the_result(data, capsys):
     assert re.search(r"^round [\d,]+  gap \S+ \(goal 1e-08\)  .*B  .*s$", shown, re.M)
     expected = Lasso(alpha=2 / 40, fit_intercept=False, tol=1e-12).fit(X, y).coef_
     np.testing.assert_allclose(model_files.load("glmesh-model.npz").coef, expected, atol=1e-4)
+
+
+def test_columns_keep_the_names_of_the_header_in_messages_model_and_coefficients(folder, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    rows = [",".join(f"{value:.6f}" for value in (*x, 2 * x[0] - x[2])) for x in X]
+    Path("named.csv").write_text("\n".join(["age,bmi,hdl,y", *rows]))
+    problems = []
+    solved = train.solve
+    monkeypatch.setattr(
+        train, "solve", lambda problem, **options: problems.append(problem) or solved(problem, **options)
+    )
+    for split in ("samples", "features"):
+        assert run("train", "named.csv", "--model", "ridge", "--intercept", "--split", split, *FAST) == 0
+        told = capsys.readouterr().out
+        model = model_files.load("glmesh-model.npz")
+        assert model.names == problems[-1].feature_names == ("age", "bmi", "hdl")
+        assert re.search(rf"^  age +{model.coef[0]:.5f}  \+{{20}}$", told, re.M)
+        assert re.search(rf"^  Intercept +{model.intercept:.5f}$", told, re.M)
+        assert "above the best possible" in told or "up to rounding" in told
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,10 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
         lambda: Problem.glm(X[:9], SIGNS[:9], loss="logistic", split="samples"),
         {"method": methods.RowSpace()},
     ),
+    "totals, likelihood": (
+        lambda: Problem.glm(X[:, :3], SIGNS > 0, family="binomial", alpha=0.0, fit_intercept=True),
+        {"method": methods.MaximumLikelihood()},
+    ),
     "totals, L-BFGS": (logistic, {"method": methods.LimitedMemory()}),
     "totals, folds": (logistic, {"method": methods.CrossValidation(methods.ProximalNewton(), n_folds=2)}),
     "totals, kinks": (hinge, {"method": methods.InteriorPoint()}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from functools import lru_cache
 
 import numpy as np
@@ -140,8 +141,9 @@ def test_classes_that_are_fitted_together_have_the_table_of_mnlogit():
     profile = model.conf_int(kind="profile")
     assert (np.abs(profile - model.conf_int()) < 0.2 * errors[:, None]).all()
     binary = glmesh.GLMClassifier(alpha=0.0, n_nodes=2).fit(X, y > 3)
+    assert "GLMRegressor(family='binomial')" in binary.summary().note
     with pytest.raises(UnsuitablePair, match=r"GLMRegressor\(family='binomial'\)"):
-        binary.summary()
+        binary.vcov()
 
 
 def test_profiles_tests_and_predictions():
@@ -202,8 +204,10 @@ def test_fits_that_have_no_standard_errors_say_why():
         ({"loss": "squared", "alpha": 0.1}, r"GLMRegressor\(family='gaussian'\)"),
         ({"family": "poisson", "max_rounds": 1}, "has not ended"),
     ):
+        model = glmesh.GLMRegressor(n_nodes=2, **options).fit(X, y)
         with pytest.raises(UnsuitablePair, match=says):
-            glmesh.GLMRegressor(n_nodes=2, **options).fit(X, y).summary()
+            model.conf_int()
+        assert re.search(says, str(model.summary()))
     with pytest.raises(InvalidInput, match="not on the same rows"):
         fitted().lr_test(glmesh.GLMRegressor(family="poisson", n_nodes=2).fit(X, y))
     other = glmesh.GLMRegressor(family=NegativeBinomial(theta=2.0), n_nodes=2).fit(X, y)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,7 @@ from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.kernels.gram import CHUNK, add_dense_gram, add_gram, pack_triangle, standardised_products, unpack_triangle
 from glmesh.kernels.mix import mix
+from glmesh.kernels.narrow import column_products, node_grams, row_products
 from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
 from glmesh.kernels.units import largest_bits, round_to_units
@@ -577,7 +579,8 @@ def test_the_best_shift_is_a_root_of_the_slopes(loss, seed, spread, near):
 
 
 @pytest.mark.parametrize("seed", range(cases(60)))
-def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int) -> None:
+@pytest.mark.parametrize("ones", [False, True])
+def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int, ones: bool) -> None:
     rng = np.random.default_rng(seed)
     m, p = rng.integers(0, 20), int(rng.integers(1, 12))
     X = sp.csr_array(rng.standard_normal((m, p)) * (rng.random((m, p)) < 0.4))
@@ -586,11 +589,11 @@ def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int) -> None:
     n = len(columns)
     position = np.full(p, -1)
     position[columns] = np.arange(n)
-    before = rng.standard_normal((n, n))
+    before = rng.standard_normal((n + ones, n + ones))
     out = before.copy()
     indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
-    add_gram(indptr, indices, X.data, h, position, np.empty(n, dtype=np.uint64), np.empty(n), out)
-    dense = X.toarray()[:, columns]
+    add_gram(indptr, indices, X.data, h, position, np.empty(n + 1, dtype=np.uint64), np.empty(n + 1), ones, out)
+    dense = np.column_stack([X.toarray()[:, columns], np.ones(m)][: 1 + ones])
     expected = before + np.triu((dense.T * h) @ dense)
     np.testing.assert_allclose(out, expected, atol=1e-12)
 
@@ -616,14 +619,34 @@ def test_a_gram_matrix_of_dense_rows(seed: int, ones: bool) -> None:
 @pytest.mark.parametrize("ones", [False, True])
 def test_products_of_standardised_rows(seed: int, ones: bool) -> None:
     rng = np.random.default_rng(seed)
-    m, p, r = (int(n) for n in rng.integers([0, 1, 1], [20, 12, 5]))
+    m, p = (int(n) for n in rng.integers([0, 1], [20, 12]))
     X, mean = rng.standard_normal((m, p)), rng.standard_normal(p)
-    inverse, ways = np.ldexp(1.0, rng.integers(-8, 8, p)), rng.standard_normal((r, p + ones))
-    Z, out = np.full((m, p + ones), np.nan), np.full((m, r), np.nan)
+    inverse, ways = np.ldexp(1.0, rng.integers(-8, 8, p)), rng.standard_normal((p + ones, 4))
+    Z, out = np.full((m, p + ones), np.nan), np.full((m, 4), np.nan)
     standardised_products(X, mean, inverse, ways, Z, out)
     expected = np.column_stack([(X - mean) * inverse, np.ones(m)][: 1 + ones])
     np.testing.assert_array_equal(Z, expected)
-    np.testing.assert_allclose(out, expected @ ways.T, rtol=1e-12, atol=1e-12 * 2.0**8)
+    np.testing.assert_allclose(out, expected @ ways, rtol=1e-12, atol=1e-12 * 2.0**8)
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_products_of_the_rows_of_several_nodes(seed: int) -> None:
+    """Of nodes with 0 to 9 rows, so that each number of rows beside fours of them occurs."""
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 10, rng.integers(1, 5)))])
+    m, p, r, K = int(starts[-1]), int(rng.integers(1, 12)), int(rng.integers(1, 4)), len(starts) - 1
+    X, ways = rng.standard_normal((m, p)), rng.standard_normal((p + 1, 2))
+    vectors, h = rng.standard_normal((r, m)) * (rng.random((r, m)) < 0.5), rng.random(m)
+    Z, found = np.column_stack([X, np.ones(m)]), np.full((m, 2), np.nan)
+    row_products(X, ways, found)
+    np.testing.assert_allclose(found, Z @ ways, rtol=1e-12, atol=1e-13)
+    sums, triangles = np.zeros((r, K, p + 1)), np.zeros((K, (p + 1) * (p + 2) // 2))
+    column_products(X, starts, vectors, sums)
+    node_grams(X, starts, h, (np.ones(p + 1), np.empty(triangles.shape[1])), triangles)
+    for k, own in enumerate(slice(a, b) for a, b in pairwise(starts.tolist())):
+        np.testing.assert_allclose(sums[:, k], vectors[:, own] @ Z[own], rtol=1e-12, atol=1e-13)
+        expected = ((Z[own].T * h[own]) @ Z[own])[np.triu_indices(p + 1)]
+        np.testing.assert_allclose(triangles[k], expected, rtol=1e-12, atol=1e-13)
 
 
 # --- whole numbers of a total -----------------------------------------------------------------------------------------

@@ -107,7 +107,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv(VARIABLE, str(tmp_path))  # a folder without data: stand-ins
     assert main(["paper", "datasets", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert "Beside the paper, not seen: the experiments were run on the paper's data." in said
+    assert re.search(r"^  claim +seen +figures$", said, re.M)
+    assert re.search(r"^\* the experiments were run on the .* no +0 of 4 from files", said, re.M)
+    assert "claims of the paper were seen" not in said  # it has none
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| URL reputation | 2M x 3M, 3.5e-5 |" in page
     assert main(["paper", "figures"]) == 2

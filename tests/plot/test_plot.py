@@ -8,6 +8,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from glmesh import plot
+from glmesh.errors import InvalidInput
 from glmesh.plot.figures import ORANGE, TINT
 
 History = dict[str, np.ndarray]
@@ -99,6 +100,14 @@ def test_training_draws_zeros_ends_and_the_goal() -> None:
     assert all(len(axes.collections) == 2 for axes in figure.axes)
 
 
+def test_training_draws_what_nodes_certified() -> None:
+    figure = plot.training([history()], tol=1e-4)
+    for axes, against in ((figure.axes[2], "round"), (figure.axes[3], "bytes")):
+        points = axes.lines[-1]
+        assert points.get_marker() == "o"
+        assert np.asarray(points.get_xdata()).tolist() == history()[against][9::10].tolist()
+
+
 @pytest.mark.parametrize("ascii", [False, True])
 def test_a_curve_in_text_has_zeros_at_its_floor_an_end_and_a_goal(ascii: bool) -> None:
     lines = plot.curve([0, 1, 2], [1.0, 0.01, 0.0], height=8, goal=1e-3, ascii=ascii).split("\n")
@@ -106,6 +115,13 @@ def test_a_curve_in_text_has_zeros_at_its_floor_an_end_and_a_goal(ascii: bool) -
     assert bottom.lstrip().startswith("0 ")
     assert bottom.endswith("o" if ascii else "●")
     assert sum("goal" in line for line in lines) == 1
+
+
+def test_the_end_that_is_told_is_that_of_the_proof_where_nodes_certified() -> None:
+    left = plot.convergence(history()).axes[0]
+    proven = history()["certificate"][-1] / history()["objective"][-1]
+    assert [text.get_text() for text in left.texts] == [f"{proven:.2g}"]
+    assert len(left.collections) == 2
 
 
 def test_convergence_without_certificates() -> None:
@@ -305,3 +321,22 @@ def test_one_model_at_all_nodes_has_a_gap_of_0_at_the_floor_and_no_consensus_vio
         assert [text.get_text() for text in axes.texts] == ["all nodes hold the same model"]
         assert not axes.axison
     figure.savefig(io.BytesIO())
+
+
+def test_paths_have_the_names_of_columns_at_their_ends_apart_from_each_other():
+    alphas = np.geomspace(1.0, 0.01, 5)
+    coefs = np.outer([3.0, 2.99, -1.0, 0.0], np.linspace(0, 1, 5))
+    figure = plot.selection(alphas, np.ones((5, 3)), 0.1, coefs=coefs, names=["age", "bmi", "hdl", "sex"])
+    right = figure.axes[1]
+    places = {text.get_text(): text.get_position()[1] for text in right.texts}
+    assert set(places) == {"age", "bmi", "hdl"}  # one that is 0 at the end has no line to see
+    assert places["hdl"] == -1.0
+    low, high = right.get_ylim()
+    assert places["age"] - places["bmi"] > 0.04 * (high - low)
+    with pytest.raises(InvalidInput, match="3 names for 4 coefficients"):
+        plot.selection(alphas, np.ones((5, 3)), 0.1, coefs=coefs, names=["a", "b", "c"])
+
+
+def test_a_goal_that_is_the_smallest_of_all_does_not_lie_on_the_axis():
+    left = plot.convergence(history(5), tol=1e-6).axes[0]
+    assert left.get_ylim()[0] < 1e-6

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glmesh.bench.trace import Trace
 from glmesh.formatting import size
-from glmesh.plot.figures import INK, new_figure, plain_axes, save
+from glmesh.plot.figures import INK, above, goal_line, log_axis, new_figure, plain_axes, save
+from glmesh.types import Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,39 +44,59 @@ class Panel:
     y: str = "of_start"  # a name of KEYS, on a log scale
     floor: float = 1e-12  # a line ends where it reaches this: a reference is proven only so far
     log_x: bool = False  # whether the x axes are on a log scale
+    ours: Sequence[str] = ()  # names of traces that are drawn thick and above the others; empty: all alike
+    goals: Sequence[float] = ()  # errors that were aimed at, drawn as broken lines
 
     def draw(self, folder: Path, *endings: str) -> None:
         """Write the picture into a folder, as one file for each ending, such as ".png"."""
-        figure = new_figure(3.6 * len(self.x) + (2.6 if len(self.x) > 1 else 3.4), 3.6)
+        figure = new_figure(4.2 * len(self.x) + (3.0 if len(self.x) > 1 else 3.6), 4.4)
         plots = figure.subplots(1, len(self.x), squeeze=False, sharey=True)[0]
+        floor = log_axis(plots[0], [self._errors(trace) for trace in self.traces], None)
         for axes, key in zip(plots, self.x, strict=True):
             for number, trace in enumerate(self.traces):
-                self._line(axes, key, trace, number)
+                self._line(axes, key, trace, number, floor)
+            for goal in self.goals:
+                goal_line(axes, goal)
             _finish(axes, key, self.log_x)
         plots[0].set_ylabel(LABELS[self.y], color=INK)
-        figure.legend(*plots[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8.5)
-        figure.suptitle(self.title, color=INK, fontsize=11)
+        names = {label: line for line, label in zip(*plots[0].get_legend_handles_labels(), strict=True)}
+        order = sorted(names, key=lambda label: label not in self.ours)  # ours first
+        legend = figure.legend([names[label] for label in order], order, loc="outside right center", frameon=False)
+        for text in legend.get_texts():
+            text.set(fontsize=10, fontweight="bold" if text.get_text() in self.ours else "normal")
+        figure.suptitle(self.title, color=INK, fontsize=13)
         for ending in endings:
             # no date in the file, so that the same run gives the same picture
             metadata = {"Date": None} if ending == ".svg" else {"Software": None}
-            save(figure, folder / f"{self.name}{ending}", dpi=80, metadata=metadata)
+            save(figure, folder / f"{self.name}{ending}", dpi=100, metadata=metadata)
 
-    def _line(self, axes: Axes, x: str, trace: Trace, number: int) -> None:
+    def _errors(self, trace: Trace) -> Vector:
+        """Return the error at each measurement of a trace until it reaches the floor, shape (n,), none below it."""
+        up = np.asarray(trace.history[self.y], dtype=np.float64)
+        if self.floor > 0 and (reached := up <= self.floor).any():
+            up = np.maximum(up[: int(np.argmax(reached)) + 1], self.floor)
+        return up
+
+    def _line(self, axes: Axes, x: str, trace: Trace, number: int, floor: float) -> None:
         """Draw one trace into `axes`: a cost named `x`, such as "bytes", on the x axis, the panel's error on y.
 
-        `number` is the trace's place in the panel, and decides its colour and dash.
+        `number` is the trace's place in the panel, and decides its colour and dash. An error of 0 is drawn at the y
+        `floor`. The end of the line is marked.
         """
-        across, up = trace.history[x], trace.history[self.y]
-        if self.floor > 0 and (reached := up <= self.floor).any():
-            end = int(np.argmax(reached)) + 1
-            across, up = across[:end], np.maximum(up[:end], self.floor)
-        keep = np.isfinite(up) & (up > 0) & np.isfinite(across)
+        up = self._errors(trace)
+        across = np.asarray(trace.history[x])[: len(up)]
+        keep = np.isfinite(up) & (up >= 0) & np.isfinite(across)
         if x != "round":
             keep &= across > 0
         colour, dash = _COLOURS[number % len(_COLOURS)], _DASHES[number // len(_COLOURS) % len(_DASHES)]
-        marker = "o" if keep.sum() == 1 else ""
-        style = {"color": colour, "linestyle": dash, "linewidth": 1.5, "marker": marker}
-        axes.semilogy(across[keep], up[keep], label=trace.name, **style)
+        style: dict[str, Any] = {"color": colour, "linestyle": dash, "linewidth": 1.8, "zorder": 2}
+        if self.ours:
+            strong = trace.name in self.ours
+            style |= {"linewidth": 2.8, "zorder": 3} if strong else {"linewidth": 1.1, "alpha": 0.6}
+        xs, ys = across[keep], above(up[keep], floor)
+        axes.plot(xs, ys, label=trace.name, **style)
+        size_of_end = 34 if style["linewidth"] > 2 else 14
+        axes.scatter(xs[-1:], ys[-1:], s=size_of_end, color=colour, zorder=4, clip_on=False)
 
 
 def _finish(axes: Axes, x: str, log_x: bool) -> None:
@@ -93,4 +114,4 @@ def _finish(axes: Axes, x: str, log_x: bool) -> None:
         axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel(LABELS[x], color=INK)
     plain_axes(axes)
-    axes.tick_params(labelsize=8.5)
+    axes.tick_params(labelsize=10)

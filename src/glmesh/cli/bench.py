@@ -1,10 +1,13 @@
 """`glmesh bench`: methods against each other, on named data sets and your own."""
 
+import shutil
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import can_plot
+from glmesh.cli.tables import text_table
 
 HELP = "compare methods: communications, bytes and seconds"
 
@@ -75,7 +78,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Run all comparisons of `glmesh bench`, write the report anew after each; return the exit code."""
     from glmesh.bench import addition, data, report
-    from glmesh.bench.compare import RacePlan, races
+    from glmesh.bench.compare import GOALS, RacePlan, races
     from glmesh.bench.contenders import CONTENDERS
     from glmesh.bench.objectives import OBJECTIVES
 
@@ -93,12 +96,27 @@ def run(options: Namespace) -> int:
         known_objectives=OBJECTIVES | more.objectives,
         known_contenders=contenders,
     )
-    found = []
+    found, goal = [], min(GOALS)
     for name in options.datasets:
         one = more.load(name) if name in more.datasets else data.load(name, folder=options.data)
         print(f"{name}: {one.X.shape[0]:,} x {one.X.shape[1]:,} ({one.source})", flush=True)
-        for race in races(plan, one, say=lambda line: print(line, flush=True)):
+        for race in races(plan, one, say=_say):
             found.append(race)
             page = report.write(plan, found, Path(options.out), pictures=can_plot())  # whatever comes, so much is there
-    print(f"\n{report.ratios(found)}\n\nThe whole page: {page}")
+            _say("")
+            header, rows, ours = report.standing(race)
+            print(f"\n{race.objective}, {name}, {race.topology}: costs until the error is {goal:g}\n")
+            print(text_table(header, rows, ours), flush=True)
+    if told := report.claims(found):
+        print(f"\n{text_table(['claim', 'seen', 'figures'], told, left=(0, 1, 2))}")
+    print(f"\nA dash: did not get there. * or bold: ours. The whole page: {page}")
     return REACHED
+
+
+def _say(line: str) -> None:
+    """Show a line of progress: in a terminal over the one before, elsewhere below it; "" clears it."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns - 1
+        print(f"\r{line[:columns]}\x1b[K", end="", flush=True)
+    elif line:
+        print(line, flush=True)

@@ -12,6 +12,7 @@ from glmesh.cli.output import can_plot, check_picture, check_writable, plain
 from glmesh.cli.progress import Progress
 from glmesh.cli.train import exit_code
 from glmesh.engine.result import Result
+from glmesh.errors import InvalidInput
 from glmesh.files import data_files
 from glmesh.formatting import size
 from glmesh.types import Matrix, Vector
@@ -31,6 +32,7 @@ def add_options(parser: Parser) -> None:
         "glmesh demo",
         "glmesh demo --no-plot",
         "glmesh demo --files hospitals",
+        "glmesh demo --files hospitals --raw",
     )
     add = parser.add_argument
     add(
@@ -42,12 +44,16 @@ def add_options(parser: Parser) -> None:
     add("--no-plot", action="store_true", help="write no plot")
     add("--files", metavar="DIR", help="do nothing but write alice.csv, bob.csv and carol.csv there, three "
         "hospitals' tables of invented patients, for trying a federation")  # fmt: skip
+    add("--raw", action="store_true", help="with --files, tables as hospitals have them, with text, gaps and their own "
+        "units")  # fmt: skip
 
 
 def run(options: Namespace) -> int:
     """Fit a Lasso over 16 nodes, print how it compares with scikit-learn's, draw; return the exit code."""
     if options.files is not None:
-        return _files(options.files)
+        return _files(options.files, raw=options.raw)
+    if options.raw:
+        raise InvalidInput("--raw goes with --files DIR, the folder to write the tables to")
     draws = not options.no_plot and can_plot()
     if draws:
         check_picture("--out", options.out)
@@ -86,16 +92,17 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def _files(folder: str) -> int:
+def _files(folder: str, *, raw: bool) -> int:
     """Write the tables of three hospitals, and print what to do with them; return the exit code."""
-    paths = demo_files.write(folder)
+    paths = (demo_files.write_raw if raw else demo_files.write)(folder)
     for path in paths:
         print(f"{path}  {len(path.read_text().splitlines()) - 1} invented patients")
     there = "" if folder in (".", "./") else f"cd {folder}\n  "
     names = [path.stem for path in paths]
+    model = f'--family binomial --formula "{demo_files.FORMULA}"' if raw else "--model logistic --alpha 1"
     print(
         f"\nA federation of the three, on this machine:\n  {there}glmesh keys keys {' '.join(names)}\n"
-        "  glmesh federation init fed.toml --model logistic --alpha 1\n"
+        f"  glmesh federation init fed.toml {model}\n"
         f"  glmesh federation add fed.toml {' '.join(f'{name}={name}.csv' for name in names)}\n"
         "  glmesh up fed.toml"
     )

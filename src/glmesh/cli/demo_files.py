@@ -1,5 +1,6 @@
 """Three hospitals' tables of patients, drawn at random, for trying a federation."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,18 @@ HOSPITALS = {"alice": (120, 64.0), "bob": (90, 71.0), "carol": (150, 58.0)}  # n
 HEADER = "age,male,bmi,systolic,smoker,prior_stays,readmitted"
 
 
+RAW_HOSPITALS = {"alice": (420, 64.0), "bob": (310, 71.0), "carol": (530, 58.0)}  # name: (patients, their mean age)
+RAW_COLUMNS = ("age", "sex", "bmi", "systolic", "smoker", "stays", "days", "readmitted", "visits", "died")
+FORMULA = "readmitted ~ age + C(sex) + bmi + systolic + C(smoker) + stays"  # of what the raw tables may be asked
+
+
 def write(folder: str) -> list[Path]:
     """Write a .csv with a header for each hospital into a folder, which is made if missing; return their paths.
 
     The patients are invented: the same numbers every time. Age is in decades from 65, bmi in steps of 5 from 25,
     systolic pressure in steps of 20 mmHg from 130.
     """
-    where = Path(folder)
-    if where.exists() and not where.is_dir():
-        raise InvalidInput(f"--files {folder}: is not a folder; give the name of one, it is made if missing")
-    where.mkdir(parents=True, exist_ok=True)
-    paths = [where / f"{name}.csv" for name in HOSPITALS]
-    present = [path for path in paths if path.exists()]
-    if present:
-        raise InvalidInput(f"--files {folder}: {present[0]} is there already; give another folder, or remove it")
-    check_writable({f"--files {path.name}": str(path) for path in paths})
+    paths = _paths(folder, HOSPITALS)
     rng = np.random.default_rng(2018)
     for path, (n, mean_age) in zip(paths, HOSPITALS.values(), strict=True):
         age = rng.normal(mean_age, 11.0, n).clip(19, 97).round()
@@ -39,4 +37,71 @@ def write(folder: str) -> list[Path]:
         scaled = ((age - 65) / 10, male.astype(int), (bmi - 25) / 5, (systolic - 130) / 20, smoker.astype(int), stays)
         rows = zip(*scaled, ill.astype(int), strict=True)
         write_lines(str(path), [HEADER, *(",".join(f"{value:g}" for value in row) for row in rows)])
+    return paths
+
+
+def write_raw(folder: str) -> list[Path]:
+    """Write the tables of three hospitals as hospitals have them; return the paths of the .csv files.
+
+    They have text and factors, gaps, units of their own, a number of the patient that no model needs, and columns in
+    another order at each hospital; bob has no current smokers. The patients are invented: the same every time. They
+    were followed for `days` days, in which they came for a number of `visits`, and at the end of which they had `died`
+    (1) or not.
+    """
+    paths = _paths(folder, RAW_HOSPITALS)
+    rng = np.random.default_rng(2026)
+    for path, (n, mean_age) in zip(paths, RAW_HOSPITALS.values(), strict=True):
+        columns = {"patient": [f"{path.stem[0].upper()}{k:04d}" for k in range(n)]} | _patients(rng, n, mean_age)
+        if path.stem == "bob":
+            columns["smoker"] = ["former" if one == "current" else one for one in columns["smoker"]]
+        names = ["patient", *rng.permutation(RAW_COLUMNS)]
+        rows = zip(*(columns[name] for name in names), strict=True)
+        write_lines(str(path), [",".join(names), *(",".join(row) for row in rows)])
+    return paths
+
+
+def _patients(rng: np.random.Generator, n: int, mean_age: float) -> dict[str, list[str]]:
+    """Return {name of a column: n cells as text} for n invented patients; a gap is an empty cell."""
+    age = rng.normal(mean_age, 11.0, n).clip(19, 97).round()
+    male = rng.random(n) < 0.52
+    bmi = rng.normal(26.5, 4.2, n).clip(16, 48).round(1)
+    systolic = (rng.normal(102, 13, n) + 0.5 * age).clip(85, 220).round()
+    smoker = rng.choice(["never", "former", "current"], n, p=[0.5, 0.3, 0.2])
+    stays = rng.poisson(0.8, n)
+    smokes = 0.3 * (smoker == "former") + 0.8 * (smoker == "current")
+    risk = 0.04 * (age - 66) + 0.06 * (bmi - 27) + smokes + 0.5 * stays + 0.2 * male
+    ill = rng.random(n) < 1 / (1 + np.exp(0.9 - risk))
+    lasts = rng.exponential(900 / np.exp(0.6 * risk)).clip(1, 365).round()
+    visits = rng.poisson(np.exp(0.3 * risk) * lasts / 365)
+    texts = {
+        "age": [f"{one:g}" for one in age],
+        "sex": ["male" if one else "female" for one in male],
+        "bmi": [f"{one:g}" for one in bmi],
+        "systolic": [f"{one:g}" for one in systolic],
+        "smoker": [str(one) for one in smoker],
+        "stays": [str(one) for one in stays],
+        "days": [f"{one:g}" for one in lasts],
+        "readmitted": ["1" if one else "0" for one in ill],
+        "visits": [str(one) for one in visits],
+        "died": ["1" if one < 365 else "0" for one in lasts],
+    }
+    for name, part in (("bmi", 0.03), ("systolic", 0.01), ("smoker", 0.02)):
+        texts[name] = ["" if gap else one for one, gap in zip(texts[name], rng.random(n) < part, strict=True)]
+    return texts
+
+
+def _paths(folder: str, names: Iterable[str]) -> list[Path]:
+    """Return the paths of the files NAME.csv in a folder, which is made; raise InvalidInput if one cannot be written.
+
+    A file that is there already is not written over.
+    """
+    where = Path(folder)
+    if where.exists() and not where.is_dir():
+        raise InvalidInput(f"--files {folder}: is not a folder; give the name of one, it is made if missing")
+    where.mkdir(parents=True, exist_ok=True)
+    paths = [where / f"{name}.csv" for name in names]
+    present = [path for path in paths if path.exists()]
+    if present:
+        raise InvalidInput(f"--files {folder}: {present[0]} is there already; give another folder, or remove it")
+    check_writable({f"--files {path.name}": str(path) for path in paths})
     return paths

@@ -5,23 +5,26 @@ from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from glmesh.cli.models import MODELS
+from glmesh.cli.families import add_family_options, check_family_options
+from glmesh.cli.models import MODELS, loss_text, parse_family
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
 from glmesh.contract import fit
 from glmesh.contract.fitting import listed, spoken
-from glmesh.errors import InvalidInput, InvalidNetwork, UnsuitablePair
+from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.files.archive import write_text
+from glmesh.formulas import RARE, Formula
+from glmesh.functions import Cox, Softmax
 from glmesh.network import topology
 
 if TYPE_CHECKING:
     from glmesh.contract import Contract
     from glmesh.federation.config import Federation, ProblemPart
 
+MULTINOMIAL, COX = Softmax.name, Cox.name
 HELP = "write and check the file that all nodes of a federation share"
-_EXPECTED_SITES, _EXPECTED_ROWS = 8, 10_000  # of a federation whose members are not known yet
 _PORT = 7001  # [port] of the first member on loopback; further members count upwards
 
 
@@ -51,13 +54,19 @@ def _add_init(init: Parser) -> None:
     init.describe(
         "Write a federation file that has no members yet; `glmesh federation add` adds them.",
         "glmesh federation init fed.toml --model logistic --alpha 1 --like alice.csv",
+        "glmesh federation init fed.toml --family poisson --exposure years --like alice.csv --target claims",
         "glmesh federation init fed.toml --model lasso --split features --like alice.csv",
+        "glmesh federation init fed.toml --model ridge --alpha 0 --formula 'dose ~ age + C(ward)' --like alice.csv",
     )
     add = init.add_argument
     add("file", metavar="FILE", help="the federation file to write")
-    add("--model", choices=list(MODELS), default="logistic", metavar="NAME", help=f"one of {', '.join(MODELS)}")
+    add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
+    add_family_options(add, others=(MULTINOMIAL, COX))
+    add("--time", metavar="COLUMN", help="with --family cox, column with the time of the event or of censoring")
+    add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
-    add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1; not with --cv)")
+    add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1, with --family 0; not "
+        "with --cv)")  # fmt: skip
     add("--cv", type=whole(2), nargs="?", const=5, default=0, metavar="F", help="with totals, choose alpha by so many "
         "folds inside each site (5 if no number is given)")  # fmt: skip
     add("--choose", choices=["minimum", "one_standard_error"], default="minimum", help="with --cv, the alpha with the "
@@ -77,6 +86,16 @@ def _add_init(init: Parser) -> None:
         "(default with gossip)")  # fmt: skip
     add("--rare", choices=["refuse", "drop"], default="refuse", help="with totals, a column of 0 and 1 of which "
         "one is in fewer than five rows: refuse to train (default), or train without the column")  # fmt: skip
+    add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns "
+        "(docs/estimators.md); it says whether there is an intercept")  # fmt: skip
+    add("--levels", action="store_true", help="write the levels of the --like file's categories into the federation "
+        "file, for all to read; without them sites agree on levels by masked counts")  # fmt: skip
+    add("--rare-levels", choices=RARE, default="refuse", help="with --formula, levels with fewer than five rows over "
+        "all sites: refuse to train (default), merge them into one, or drop their rows")  # fmt: skip
+    add("--missing", choices=["drop", "refuse"], help="with totals, rows that lack a value in a column that is used: "
+        "leave them out and count them (default with --formula), or refuse the site (default otherwise)")  # fmt: skip
+    add("--reveal-sites", action="store_true", help="with --formula, allow columns such as C(site), through which all "
+        "members learn the sums over one site's rows")  # fmt: skip
     add("--aligned", action="store_true", help="split by features: rows have no names, and stand in the same "
         "order at all sites")  # fmt: skip
     add("--like", metavar="FILE", help="a data file of one site: all others must have its columns, by name and kind, "
@@ -198,12 +217,13 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     Raise InvalidInput or UnsuitablePair if the options do not go together.
     """
     from glmesh.federation.config import ProblemPart, check_folds
+    from glmesh.federation.config.formulas import check_formula
+    from glmesh.federation.node.forecast import method_for_columns
 
-    loss, usual = MODELS[options.model]
+    if options.formula and options.family == COX and not (options.time or options.event):
+        options.time, options.event = Formula.parse(options.formula).survival or (None, None)
     common = {
-        "loss": loss,
-        "penalty": options.penalty or usual,
-        "alpha": 1.0 if options.alpha is None else options.alpha,
+        **(_family_keys(options) if options.family else _loss_keys(options)),
         "l1_ratio": options.l1_ratio,
         "method": options.method or "",
         "rare": options.rare,
@@ -212,14 +232,24 @@ def _problem_part(options: Namespace) -> "ProblemPart":
         "alphas": options.alphas,
         "tol": options.tol,
         "max_rounds": options.max_rounds,
+        "formula": options.formula or "",
+        "rare_levels": options.rare_levels,
+        "missing": options.missing or "",
+        "reveal_sites": options.reveal_sites,
     }
     if options.cv and options.alpha is not None:
         raise InvalidInput("--cv chooses alpha; leave --alpha out, or name weights to try with --alphas")
     problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
     if options.split == "features" and options.method is None:
-        problem = replace(problem, method=_method_for_columns(options, problem))
-    fits = problem.by_totals if options.intercept is None else options.intercept
+        method, why = method_for_columns(problem, options.topology, options.gone or "", options.refused)
+        print(why, end="\n" if why else "")
+        problem = replace(problem, method=method)
+    has_one = problem.by_totals and problem.family != COX
+    if options.formula and problem.family != COX:
+        has_one = Formula.parse(options.formula).has_intercept
+    fits = has_one if options.intercept is None else options.intercept
     problem = replace(problem, fit_intercept=fits)
+    check_formula(problem, None)
     _check_gone(options.gone, by_totals=problem.by_totals)
     try:
         problem.model()
@@ -236,40 +266,52 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     return problem
 
 
-def _method_for_columns(options: Namespace, problem: "ProblemPart") -> str:
-    """Return "totals" or "gossip" for sites with columns: the cheaper one, as far as options leave it open.
+def _loss_keys(options: Namespace) -> dict[str, Any]:
+    """Return {key: value} of loss, penalty and alpha in [problem], for --model."""
+    check_family_options(options, ("link", "offset", "exposure", "time", "event"))
+    loss, usual = MODELS[options.model or "logistic"]
+    alpha = 1.0 if options.alpha is None else options.alpha
+    return {"loss": loss, "penalty": options.penalty or usual, "alpha": alpha}
 
-    The number of sites and rows is not known yet: the costs are those of eight sites with 10,000 rows. Words for
-    --gone that are those of gossip, and leaving out a site whose data does not fit, leave gossip only.
-    """
-    from glmesh.core import NetworkInfo
-    from glmesh.federation.node.forecast import LINKS_BETWEEN_SITES
-    from glmesh.methods.choice import between_sites
 
-    if options.gone in ("freeze", "reset") or options.refused == "without":
-        return "gossip"
-    name = "ring" if options.topology == "links" else options.topology
-    try:
-        info = NetworkInfo.of_graph(topology.build(name, _EXPECTED_SITES, 0), 0)
-        found = between_sites(problem.model(), _EXPECTED_ROWS, info, LINKS_BETWEEN_SITES)
-    except (InvalidInput, InvalidNetwork, UnsuitablePair):  # which `Federation.check` tells of
-        return "gossip"
-    best, others = found[0], found[1:]
-    if best.name != "totals" or not others:
-        return "gossip"
-    print(f"masked totals are cheaper than gossip: about {best}, instead of {others[0]} ({_EXPECTED_SITES} sites)")
-    return "totals"
+def _family_keys(options: Namespace) -> dict[str, Any]:
+    """Return {key: value} of the family, its parameters, penalty and alpha in [problem], for --family."""
+    from glmesh.federation.config.families import PARAMETERS
+
+    check_family_options(options, ())
+    if options.model:
+        raise InvalidInput("--model and --family exclude each other; --model NAME stands for a loss and a penalty")
+    found: dict[str, Any] = {"family": options.family, "link": options.link or ""}
+    if options.family not in (MULTINOMIAL, COX):
+        family = parse_family(options.family, options.link)
+        key = PARAMETERS.get(family.name)
+        found = {"family": family.name, "link": family.link if options.link else ""}
+        found |= {} if key is None else {key: getattr(family, key)}
+    found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event")}
+    alpha = 0.0 if options.alpha is None else options.alpha
+    return found | {"penalty": options.penalty or "l2", "alpha": alpha, "tol_se": options.tol_se}
+
+
+def _model_text(problem: "ProblemPart") -> str:
+    """Return words on the loss, or the family with its link and parameters, and on the penalty of a problem."""
+    if not problem.family:
+        return f"{problem.loss} loss, {problem.penalty} penalty"
+    loss = problem.model().loss
+    name = loss.name if problem.family == MULTINOMIAL else loss_text(loss)
+    return f"{name} family, {f'{problem.penalty} penalty' if problem.alpha else 'no penalty'}"
 
 
 def _tell_new(path: Path, federation: "Federation") -> None:
     """Print what the new federation file at `path` says, what sites learn of each other, and what comes next."""
     problem = federation.problem
     held = "rows" if problem.split == "samples" else "columns of the same rows"
-    print(f"{path}: {problem.loss} loss, {problem.penalty} penalty, split by {problem.split} (a site holds {held})")
+    print(f"{path}: {_model_text(problem)}, split by {problem.split} (a site holds {held})")
     by = "masked totals" if problem.by_totals else "gossip"
     print(f"{path}: {'a free' if problem.fit_intercept else 'no'} intercept, by {by}")
     if problem.cv:
         print(f"{path}: alpha is chosen by {_folds_text(problem)}")
+    if problem.formula:
+        print(f"{path}: {problem.formula}; {_formula_text(problem)}")
     print(federation.disclosure)
     print("now add members")
 
@@ -300,35 +342,56 @@ def _other_split(problem: "ProblemPart") -> str:
 def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
     """Return the contract (target, columns and labels) of the file that --like names; None without the option."""
     from glmesh.contract import Contract
+    from glmesh.federation.config.families import check_contract
+    from glmesh.federation.node.site_table import coded, trimmed, with_kinds, with_levels
     from glmesh.files.data_files import read_table
 
     if options.like is None:
-        if options.target or options.ids or options.sample_weight or options.index_base != "auto":
+        if options.target or options.ids or options.sample_weight or options.levels or options.index_base != "auto":
             raise InvalidInput(
-                "--target, --ids, --sample-weight and --index-base of `init` are about the file of --like; name it"
+                "--target, --ids, --sample-weight, --levels and --index-base of `init` are about the file of --like; "
+                "name it"
             )
         return None
+    formula = Formula.parse(options.formula) if options.formula else None
+    if formula and options.target not in (None, formula.targets[0]):
+        raise InvalidInput(
+            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
+        )
     table = read_table(
         options.like,
-        target=options.target,
+        target=formula.targets[0] if formula else problem.time or options.target,
         ids=options.ids,
         weight=options.sample_weight,
         index_base=options.index_base,
+        texts=formula.candidates if formula else (),
+        gaps=problem.drops_gaps,
     )
-    classifies = problem.model().loss.classifies
+    table = trimmed(table, problem, None)
+    classifies, two = problem.has_labels, problem.model().loss.classifies
     contract = Contract.like(
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
     )
-    if classifies and len(contract.labels) != 2:
+    if classifies and (len(contract.labels) != 2 if two else len(contract.labels) < 2):
         raise InvalidInput(
-            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.loss} loss needs two; "
-            "give --like a file that has both, or leave it out: then sites agree when they meet"
+            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.name} loss needs two"
+            f"{'' if two else ' or more'}; give --like a file that has {'both' if two else 'all'}, or leave it out: "
+            "then sites agree when they meet"
         )
-    fit(table, contract)  # the file must keep its own contract: no text, no doubled name
+    if formula:
+        contract = with_kinds(contract, table)
+        contract = with_levels(contract, table, formula) if options.levels else contract
+    elif options.levels:
+        raise InvalidInput("--levels goes with --formula, whose categories have levels")
+    check_contract(problem, contract)
+    fit(coded(table, contract), contract)  # the file must keep its own contract: no other text, no doubled name
     how = listed(contract.names) if contract.names else "every site has its own"
     print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")
     if contract.labels:
         print(f"{options.like}: labels {spoken(contract.labels)}")
+    for column in contract.columns:
+        if column.levels:
+            print(f"{options.like}: levels of {column.name}, the first is the reference: {spoken(column.levels)}")
     return contract
 
 
@@ -391,11 +454,13 @@ def _check(options: Namespace) -> int:
     federation.check()
     part, mixing = federation.problem, federation.mixing
     alpha = f"chosen by {_folds_text(part)}" if part.cv else f"{part.alpha:g}"
-    penalty = f"{part.loss} loss, {part.penalty} penalty, alpha {alpha}"
+    penalty = _model_text(part) if part.is_unpenalised else f"{_model_text(part)}, alpha {alpha}"
+    to = f"{part.tol_se:g} standard errors" if part.is_unpenalised else f"{part.tol:g}"
     print(
         rows(
             [
-                ("problem", f"{penalty}, split by {part.split}, to {part.tol:g}"),
+                ("problem", f"{penalty}, split by {part.split}, to {to}"),
+                *([("formula", f"{part.formula}; {_formula_text(part)}")] if part.formula else []),
                 ("data", "sites agree when they meet" if federation.data is None else _data_text(federation.data)),
                 ("members", ", ".join(f"{m.name}{' (late)' if m.late else ''}" for m in federation.members)),
                 ("topology", f"{federation.network.topology}, diameter {topology.diameter(mixing.matrix)}"),
@@ -404,6 +469,12 @@ def _check(options: Namespace) -> int:
         )
     )
     return REACHED
+
+
+def _formula_text(part: "ProblemPart") -> str:
+    """Return words on what the file says of rare levels and of missing values."""
+    done = {"refuse": "are refused", "merge": "are merged", "drop": "are left out with their rows"}[part.rare_levels]
+    return f"rare levels {done}, rows with missing values are {'left out' if part.drops_gaps else 'refused'}"
 
 
 def _folds_text(part: "ProblemPart") -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glmesh.cli.families import check_family_options
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Family, Loss, family_of
@@ -119,14 +120,10 @@ def _family(options: Namespace) -> ModelChoice:
 
 def complete(options: Namespace) -> None:
     """Set what --family changes: alpha 0 and an intercept by default; raise InvalidInput for its options without it."""
+    check_family_options(options, ("link", "offset", "exposure", "no_intercept"))
     if not options.family:
-        for name in ("link", "offset", "exposure", "no_intercept"):
-            if getattr(options, name):
-                raise InvalidInput(f"--{name.replace('_', '-')} goes with --family")
         options.alpha = 1.0 if options.alpha is None else options.alpha
         return
-    if options.offset and options.exposure:
-        raise InvalidInput("--offset and --exposure exclude each other; --exposure C is --offset with the log of C")
     if options.intercept and options.no_intercept:
         raise InvalidInput("--intercept and --no-intercept exclude each other")
     options.alpha = 0.0 if options.alpha is None else options.alpha

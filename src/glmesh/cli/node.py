@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
             log.error("error", extra={"why": str(error)})
             raise
     print(ending.sentence())
-    if ending.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE):
+    if ending.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE, TrainingOutcome.STATIONARY):
         return REACHED if ending.is_whole else PARTIAL
     if ending.outcome in (TrainingOutcome.TOO_FEW, TrainingOutcome.WAITED):
         return PARTIAL

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from glmesh.cli.options import REACHED, Parser, whole
 from glmesh.cli.output import can_plot
+from glmesh.cli.tables import text_table
 
 HELP = "redo the paper's experiments, and say which claims were seen"
 NAMES = (
@@ -45,8 +46,19 @@ def run(options: Namespace) -> int:
     names = list(NAMES) if options.name == "all" else [options.name]
     settings = paper.Settings(quick=options.quick, folder=options.data, seed=options.seed)
     folder = Path(options.out)
-    paper.run(names, settings, folder, pictures=can_plot(), say=lambda line: print(line, flush=True))
-    print(f"\nThe whole page: {folder / 'report.md'}")
+    seen: list[bool] = []  # of the paper's own claims
+    for name in names:
+        print(f"{name} ...", flush=True)
+        (found,) = paper.run([name], settings, folder, pictures=can_plot())
+        cells = [(claim.text, "yes" if claim.seen else "no", claim.figures) for claim in found.claims]
+        ours = [claim.ours for claim in found.claims]
+        print(
+            f"\n{found.title}\n\n{text_table(['claim', 'seen', 'figures'], cells, ours, left=(0, 1, 2))}\n", flush=True
+        )
+        seen += [claim.seen for claim in found.claims if not claim.ours]
+    counted = f"{sum(seen)} of {len(seen)} claims of the paper were seen. " if seen else ""
+    print(f"{counted}* or bold: ours, beside the paper's.")
+    print(f"The whole page: {folder / 'report.md'}")
     if not can_plot():
         print("No pictures, because matplotlib is missing: pip install 'glmesh[plot]'")
     return REACHED

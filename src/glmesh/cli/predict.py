@@ -18,7 +18,9 @@ from glmesh.files.data_files import is_table, read_table
 from glmesh.files.model_files import Model
 from glmesh.files.streams import kind_of
 from glmesh.files.svmlight import IndexBase
-from glmesh.functions import Softmax
+from glmesh.formulas import Design, Frame
+from glmesh.formulas.tables import designed
+from glmesh.functions import Cox, Softmax
 from glmesh.types import Flags, Labels, SampleMatrix
 
 PROBABLE = ("logistic", Softmax.name)  # losses whose models know the probabilities of classes
@@ -104,8 +106,29 @@ def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
     if contract is None or model.names is None:
         return _by_position(options, model)
     table = _table(options, model, options.target or contract.target or None, has_target=options.target is not None)
+    if model.design is not None:
+        return _by_design(options, model, model.design, table)
     fitted = fit_features(table, replace(contract, split="samples"))  # a site's share has names of its own columns
     return fitted.table, fitted.remarks()
+
+
+def _by_design(options: Namespace, model: Model, design: Design, table: DataTable) -> tuple[DataTable, list[str]]:
+    """Return (table, remarks): the design's columns of DATA, in whose rows with a missing value all are missing."""
+    frame = Frame.of_table(table)
+    frame.require((*design.wanted, *model.beside))
+    whole = frame.complete((*design.wanted, *model.beside))
+    if not whole.all() and options.missing == "refuse":
+        row = int(np.argmin(whole))
+        name = next(one for one in (*design.wanted, *model.beside) if not frame.complete((one,))[row])
+        raise _gap(table, row, f"column {name!r}", "a missing value")
+    made = designed(table.rows(whole), design, frame.take(whole), model.beside)
+    assert isinstance(made.X, np.ndarray)
+    X = np.full((table.m, made.X.shape[1]), np.nan)
+    X[whole] = made.X
+    used = {*design.wanted, *model.beside}
+    extra = [name for name in table.columns if name not in used]
+    remarks = [f"{table.where}: columns that are not used: {listed(extra)}"] if extra else []
+    return replace(table, X=X, names=made.names, text_columns=(), cells={}), remarks
 
 
 def _table(options: Namespace, model: Model, target: str | None, *, has_target: bool) -> DataTable:
@@ -122,6 +145,7 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
         n_features=None if is_table(options.data) else model.coef.shape[-1],
         missing=MISSING if model.contract is None else model.contract.missing,
         has_target=has_target,
+        texts=() if model.design is None else model.design.wanted,
     )
 
 
@@ -185,6 +209,11 @@ def _missing(table: DataTable, row: int) -> InvalidData:
     k = int(np.argmin(np.isfinite(values)))
     what = "infinity" if np.isinf(values[k]) else "a missing value"
     column = f"column {table.names[k]!r}" if table.names is not None else f"column {k}"
+    return _gap(table, row, column, what)
+
+
+def _gap(table: DataTable, row: int, column: str, what: str) -> InvalidData:
+    """Return (not raise) the InvalidData that a row of a table holds `what`, such as infinity, in a column."""
     binary = kind_of(Path(table.where)) in (".npz", ".parquet", ".feather")
     place = f"row {row}" if binary else f"line {table.line(row)}"
     return InvalidData(
@@ -212,7 +241,7 @@ def _report(options: Namespace, model: Model, predictions: Labels, table: DataTa
     if model.without:
         everybody = len(model.sites) + len(model.without)
         text += f"; the model is without {', '.join(model.without)} ({len(model.sites)} of {everybody} sites)"
-    if table.y is not None:
+    if table.y is not None and model.loss != Cox.name:  # hazards are not on the scale of times
         known = ~table.missing_labels[whole]
         y, made = table.y[whole][known], predictions[known]
         fit = score(model, made, y) if len(y) else None

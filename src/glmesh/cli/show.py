@@ -9,6 +9,7 @@ from glmesh.cli.output import rows
 from glmesh.errors import InvalidInput
 from glmesh.files import model_files
 from glmesh.files.model_files import Model
+from glmesh.formatting import rows_text
 from glmesh.inference import Inference
 
 HELP = "show the coefficients of a saved model, with their standard errors"
@@ -38,7 +39,11 @@ def run(options: Namespace) -> int:
     """Print a model file as a table; return the exit code."""
     model = model_files.load(options.model)
     if model.facts is not None:
-        print(Inference(model.facts).summary(options.level, vcov=options.errors, exponentiate=options.exp))
+        print(
+            Inference(model.facts, rows=model.rows).summary(
+                options.level, vcov=options.errors, exponentiate=options.exp
+            )
+        )
         return REACHED
     if options.exp or options.errors != "model":
         raise InvalidInput(f"{options.model}: its coefficients {_WHY}")
@@ -50,6 +55,10 @@ def _lines(model: Model) -> list[tuple[str, str]]:
     """Return pairs (name, text): what was fitted, and each coefficient; of several classes one line for each class."""
     what = f"{model.loss}, {model.penalty} penalty, alpha {model.alpha:g}"
     lines = [("model", what), ("coefficients", _WHY if model.alpha else f"{np.size(model.coef):,}")]
+    if model.design is not None:
+        lines.insert(1, ("formula", model.design.formula))
+    if model.rows is not None:
+        lines.insert(1, ("rows", rows_text(*model.rows)))
     names = model.names or tuple(f"x{k}" for k in range(model.coef.shape[-1]))
     coefs, intercepts = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
     labels = model.classes if model.classes is not None and len(coefs) > 1 else [""] * len(coefs)

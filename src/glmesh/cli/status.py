@@ -2,10 +2,13 @@
 
 import json
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glmesh.cli.coefficients import coefficients_text
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, Parser
+from glmesh.files import model_files
 
 if TYPE_CHECKING:
     from glmesh.federation.monitor.history import Figures
@@ -17,7 +20,7 @@ def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh status` to its parser."""
     parser.describe(
         "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes. Of a node that has "
-        "ended, read in its state folder how it ended, and whose data is in its model.",
+        "ended, read in its state folder how it ended, whose data is in its model, and the coefficients.",
         "glmesh status alice.toml",
         "glmesh status alice.toml --json",
     )
@@ -36,20 +39,35 @@ def run(options: Namespace) -> int:
     figures = ask(site)
     if figures is None:
         figures = last_words(site)
-        text = ended_text(figures)
+        text = "\n\n".join(filter(None, (ended_text(figures), model_text(figures, site.state / "model.npz"))))
     else:
         text = screen(figures, [], None, 120).rstrip()
     print(json.dumps(figures) if options.json else text)
     return REACHED
 
 
+def model_text(figures: "Figures", path: Path) -> str:
+    """Return the coefficients in a site's model file `path`, or the table; "" if the run that ended did not write it.
+
+    A run wrote it if its outcome and sites are those in the file.
+    """
+    if not path.is_file():
+        return ""
+    model = model_files.load(path)
+    if (model.info.get("status"), list(model.sites)) != (figures["outcome"], list(figures.get("sites", ()))):
+        return ""
+    share = "The coefficients of this site's columns:\n" if model.is_share else ""
+    return f"{share}{coefficients_text(model)}\n\n{path}"
+
+
 def ended_text(figures: "Figures") -> str:
     """Return a line on how a node ended, such as "alice: finished, certified 8.4e-08, without dora (3 of 4 sites)"."""
-    from glmesh.federation.monitor.screen import released_text
+    from glmesh.federation.monitor.screen import proof_text, released_text
     from glmesh.federation.node.training import without_text
 
-    gap, good = figures.get("certificate"), figures["outcome"] in ("certified", "alone")
-    said = [f"finished, certified {gap:.1e}" if good and gap is not None else figures["outcome"].replace("_", " ")]
+    good = figures["outcome"] in ("certified", "alone")
+    proof = proof_text(figures, "certified {:.1e}")
+    said = [f"finished, {proof}" if good and proof else figures["outcome"].replace("_", " ")]
     if figures.get("without"):
         said.append(without_text(figures["sites"], figures["without"]))
     released = f" Released: {released_text(figures)}." if "released" in figures else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from glmesh import Cola, Network, Problem, Status, __version__, plot, solve
 from glmesh.cli import cluster
+from glmesh.cli.coefficients import coefficients_text
 from glmesh.cli.failures import (
     EVERY,
     checkpoint_output,
@@ -32,12 +33,14 @@ from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
 from glmesh.core import AnyMethod
 from glmesh.core.block import NetworkInfo
+from glmesh.display.overview import LARGEST
 from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
 from glmesh.files.model_files import Model
-from glmesh.formatting import rounded_up, size
-from glmesh.inference import Inference
+from glmesh.formatting import rounded_up, rows_text, size
+from glmesh.formulas import Design
+from glmesh.formulas.tables import raw_contract
 from glmesh.methods import MaximumLikelihood
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.network import Plan, topology
@@ -87,6 +90,8 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     _tell(options, f"Reading {options.data}")
     rows_read = read(options, processes, classifies=choice.loss.classifies)
+    if rows_read.design is not None:
+        options.intercept = rows_read.design.has_intercept
     if held := options.offset or options.exposure:
         rows_read = rows_read.with_offset(held, logarithm=bool(options.exposure), where=options.data)
     shape = shape_of(rows_read.X, processes)
@@ -129,7 +134,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     )
     if first:
         progress.finish(result)
-        model = _model(options, choice, split, plan, result, rows_read.contract)
+        model = _model(options, choice, split, plan, result, rows_read)
         _write(options, model, result)
         pooled = (rows_read.X, rows_read.said) if options.runtime == "simulation" else None
         _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
@@ -145,18 +150,20 @@ def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, proc
     if rows.offset:
         X, last = rows.X[:, :-1], rows.X[:, -1]
         fit["offset"] = np.log(last) if options.exposure else last
+    contract = rows.contract
+    names = (contract.names or None) if contract is not None and contract.header else None
+    names = names[:-1] if names and rows.offset else names
     if options.runtime == "simulation":
-        return Problem.glm(X, rows.y, **fit)
+        return Problem.glm(X, rows.y, **fit).named(names)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, rows.y, processes, **spread, **fit)
+    return scatter(X, rows.y, processes, **spread, **fit).named(names)
 
 
 def exit_code(result: Result) -> int:
     """Return the exit code of a result: REACHED, OUT_OF_ROUNDS or INTERRUPTED, by its status."""
-    good = (Status.CONVERGED, Status.CERTIFIED, Status.STATIONARY, Status.ROUNDS_DONE)
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
-    return REACHED if result.status in good else OUT_OF_ROUNDS
+    return REACHED if result.reached else OUT_OF_ROUNDS
 
 
 def _what_to_fit(options: Namespace) -> Exception:
@@ -188,6 +195,7 @@ def _introduction(options: Namespace, choice: ModelChoice, data: tuple[Shape, Sp
     chosen = f"  split auto: by {split}, {why}\n" if options.split == "auto" else ""
     return (
         f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}{_named(rows.contract)}\n"
+        f"{'' if rows.rows is None else f'  rows: {rows_text(*rows.rows)}' + chr(10)}"
         f"  {loss_text(choice.loss)} {kind}, {penalty}{intercept}\n"
         f"  split by {split} over {count(options.nodes, 'node')}, topology {options.topology}\n"
         f"{chosen}"
@@ -208,7 +216,7 @@ def _named(contract: Contract | None) -> str:
 
 
 def _model(
-    options: Namespace, choice: ModelChoice, split: str, plan: Plan | None, result: Result, contract: Contract | None
+    options: Namespace, choice: ModelChoice, split: str, plan: Plan | None, result: Result, rows_read: RowsRead
 ) -> Model:
     """Return the Model to be saved: coefficients, loss, penalty, names and labels, and figures of the run as `info`."""
     info: dict[str, str | float] = {
@@ -227,6 +235,9 @@ def _model(
     }
     if options.exposure:
         info["exposure"] = options.exposure
+    if rows_read.rows is not None:
+        info |= {"rows": rows_read.rows[0], "rows_left_out": rows_read.rows[1]}
+    contract, design = rows_read.contract, rows_read.design
     if plan is not None:
         info["faults"] = json.dumps(plan.to_dict())
     return Model(
@@ -238,9 +249,15 @@ def _model(
         l1_ratio=float(result.problem.spec.l1_ratio or 0.0),
         classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
-        contract=contract,
+        contract=contract if design is None or contract is None else _raw(design, contract),
         facts=_facts(result, contract),
+        design=design,
     )
+
+
+def _raw(design: Design, contract: Contract) -> Contract:
+    """Return the contract of the tables that `design` is for; `contract` has the design's columns, and an offset."""
+    return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 
 def _facts(result: Result, contract: Contract | None) -> FitFacts | None:
@@ -306,12 +323,12 @@ def _summary(
     ]
     if model.facts is None:
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
-    if options.intercept and model.facts is None:
-        lines.append(("intercept", f"{model.intercept:.6g}"))
+    if model.facts is None and model.rows is not None:
+        lines.append(("rows", rows_text(*model.rows)))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    table = "" if model.facts is None else f"\n\n{Inference(model.facts).summary()}"
-    return f"\n{result.status}\n\n{rows(lines)}{table}"
+    proven = f" {result.proof}" if result.proof and model.facts is None else ""
+    return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

@@ -6,16 +6,18 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from glmesh.contract import Contract, DataTable, agree, fit
-from glmesh.contract.fitting import spoken
+from glmesh.contract.fitting import listed, spoken
 from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import describe
+from glmesh.formulas import Design, Formula, Frame, Levels, design_of
+from glmesh.formulas.tables import designed, response_of, without_gaps
 from glmesh.parallel import ProcessGroup
 from glmesh.problem.named import check_finite, check_known
+from glmesh.problem.offsets import put_last
 from glmesh.types import Labels, SampleMatrix, Vector
 from glmesh.validation import LARGEST
 
@@ -34,6 +36,8 @@ class RowsRead:
     contract: Contract | None = None  # names, target and labels, or the index base of svmlight text; None: of neither
     remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
     offset: bool = False  # whether the last column, or its logarithm, is added to linear predictors
+    design: Design | None = None  # what made the columns of those of a table; None: they are the table's
+    rows: tuple[int, int] | None = None  # rows of the table, and how many were left out for gaps; None: none may be
 
     def with_offset(self, name: str, *, logarithm: bool, where: str) -> RowsRead:
         """Return the rows with the column `name` put last: it, or its logarithm, is to be an offset.
@@ -46,8 +50,7 @@ class RowsRead:
             raise InvalidInput(f"{option} {name}: {where} has no such column; it has {', '.join(names) or 'no names'}")
         assert self.contract is not None
         at = names.index(name)
-        order = [k for k in range(len(names)) if k != at] + [at]
-        X = np.array(self.X.toarray() if sp.issparse(self.X) else self.X)[:, order]
+        X, order = put_last(self.X, at)
         if logarithm and not (X[:, -1] > 0).all():
             row = int(np.argmax(~(X[:, -1] > 0)))
             raise InvalidData(f"{where}: {option} {name} is {X[row, -1]:g} in data row {row + 1}; expected > 0")
@@ -64,17 +67,95 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
         return _read_part(options, processes, path)
+    formula = None if options.formula is None else Formula.parse(options.formula)
+    if formula is not None:
+        _refuse_beside_formula(options, formula, path)
+    drops = options.missing == "drop" or (options.missing is None and bool(formula or options.family))
     table = read_table(
         path,
-        target=options.target,
+        target=options.target if formula is None else formula.targets[0],
         ids=options.ids,
         weight=options.sample_weight,
         header=options.header,
         encoding=options.encoding,
         index_base=options.index_base,
+        texts=() if formula is None else formula.candidates,
+        gaps=drops,
     )
     if not is_table(path):
         return _plain(table, classifies=classifies)
+    if formula is not None:
+        return _by_formula(options, processes, table, formula, classifies=classifies, drops=drops)
+    whole = table
+    table = without_gaps(table) if drops else table
+    made = _of_table(options, processes, table, classifies=classifies)
+    return replace(made, rows=(whole.m, whole.m - table.m)) if drops else made
+
+
+def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> None:
+    """Raise InvalidInput for options, a response and a file that do not go with a formula."""
+    if not is_table(path):
+        raise InvalidInput(f"{path}: --formula needs a table, whose columns have names: .csv, .tsv, .parquet, .feather")
+    if options.target is not None and options.target != formula.target:
+        raise InvalidInput(
+            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
+        )
+    if formula.survival or len(formula.targets) > 1:
+        raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")
+    if options.intercept and not formula.has_intercept:
+        raise InvalidInput("--intercept and a formula without one exclude each other; leave --intercept out")
+
+
+def _by_formula(
+    options: Namespace, processes: ProcessGroup, table: DataTable, formula: Formula, *, classifies: bool, drops: bool
+) -> RowsRead:
+    """Return the samples that a formula makes of a table, with the design of all processes' tables."""
+    extra = tuple(one for one in (options.offset, options.exposure) if one)
+    used = (*formula.variables, *extra)
+    whole = table
+    Frame.of_table(table).require(used)
+    if drops:
+        table = without_gaps(table, used)
+    frame = Frame.of_table(table)
+    levels = processes.all_gather([Levels.of(frame, formula)])
+    design = design_of(formula, levels)
+    made = designed(table, design, frame, extra)
+    if not formula.target:
+        made = replace(made, y=response_of(formula, frame))
+    elif not classifies:
+        made = _two_texts(made, options)
+    text = made.y is not table.y and formula.target
+    response = (
+        [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
+    )
+    found = _of_table(options, processes, made, classifies=classifies)
+    numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
+    about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
+    about = replace(about, text_columns=tuple(one for one in table.text_columns if one.looks and one.name in used))
+    remarks = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(about) if one.kind != "labels"]
+    columns = f"columns of the formula: {listed(list(design.names))}"
+    return replace(
+        found,
+        design=design,
+        rows=(whole.m, whole.m - table.m),
+        remarks=(columns, *response, *remarks),
+    )
+
+
+def _two_texts(table: DataTable, options: Namespace) -> DataTable:
+    """Return the table with 0 and 1 in place of a response with two texts, for the binomial family."""
+    if table.y is None or table.y.dtype.kind == "f" or not str(options.family).startswith("binomial"):
+        return table
+    labels = table.labels
+    if len(labels) != 2:
+        raise InvalidData(
+            f"{table.where}: the target {table.target!r} has {len(labels)} labels; --family binomial takes two"
+        )
+    return replace(table, y=(table.y == labels[1]).astype(np.float64))
+
+
+def _of_table(options: Namespace, processes: ProcessGroup, table: DataTable, *, classifies: bool) -> RowsRead:
+    """Return the samples of a table whose features are numbers, with columns in the order that all ranks share."""
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)

@@ -3,10 +3,9 @@
 import argparse
 
 from glmesh.cli.failures import CHECKPOINT, EVERY
+from glmesh.cli.families import add_family_options
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
-from glmesh.functions import FAMILIES
-from glmesh.methods.totals.likelihood.method import TOL_SE
 
 # [rounds] between looks at the gap: measuring it costs as much as a few rounds, unless it comes with a total
 RECORD_EVERY = {"features": 10, "samples": 1}
@@ -45,6 +44,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train claims.csv --target claims --family poisson --exposure years",
+        "glmesh train patients.csv --formula 'ill ~ age + C(ward)' --family binomial",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
@@ -56,20 +56,18 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the last)")
     add("--sample-weight", metavar="COLUMN", help="column of a table with a factor >= 0 of each sample's loss")
     add("--ids", metavar="COLUMN", help="column of a table with the names of the rows, which is no feature")
+    add("--missing", choices=("drop", "refuse"), help="rows that lack a value in a column that is used: leave them out "
+        "and count them (default with --family or --formula), or refuse the file (default otherwise)")  # fmt: skip
     parser.add_text_options()
 
     add = parser.add_argument_group("what to fit").add_argument
+    add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns of "
+        "a table: texts become columns per level, and the model file keeps how (docs/estimators.md); it says whether "
+        "there is an intercept")  # fmt: skip
     add("--model", choices=MODELS, metavar="NAME", help=f"a loss with its penalty: {', '.join(MODELS)}")
     add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
-    add("--family", metavar="NAME", help="instead of --model: a family of distributions, fitted by maximum likelihood "
-        f"with an intercept and no penalty: {', '.join(FAMILIES)}; with a parameter as in negative_binomial=2 (theta) "
-        "or tweedie=1.5 (power); binomial's target is 0 or 1, or a share, and --sample-weight the trials")  # fmt: skip
-    add("--link", metavar="NAME", help="link of --family, as in probit (default: the usual one)")
-    add("--offset", metavar="COLUMN", help="column of a table that is added to the linear predictor of --family")
-    add("--exposure", metavar="COLUMN", help="column of a table, > 0, whose logarithm is added to it")
-    add("--tol-se", type=number(positive=True), default=TOL_SE, metavar="SE", help="standard errors that each "
-        f"coefficient of --family without a penalty may be off, proven (default {TOL_SE:g})")  # fmt: skip
+    add_family_options(add)
     add(
         "--penalty",
         choices=("l1", "l2", "elasticnet"),

@@ -15,10 +15,13 @@ from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
 from glmesh.federation.monitor.history import Figures, lines_since
 from glmesh.files import model_files
+from glmesh.formatting import rounded_up
+from glmesh.inference import Inference
 
 if TYPE_CHECKING:
     from glmesh.federation.config import Site
 
+_WITH_MODEL = ("certified", "alone", "stationary")  # outcomes of a node that has a model of this run
 _OTHERS = 45.0  # [s] that the other nodes have to end by themselves after one has failed
 
 HELP = "start all nodes of a federation on this machine, to try it out"
@@ -110,9 +113,11 @@ class _Federation:
         """
         if not entries:
             return f"{self._running()} nodes are starting"
+        from glmesh.federation.monitor.screen import proof_text
+
         last = entries[-1]
-        gap = "none yet" if last.get("certificate") is None else f"{last['certificate']:.1e}"
-        return f"round {last.get('round', 0):,}, proven gap {gap}"
+        none = "proven gap none yet" if "tol_se" not in last else "nothing proven yet"
+        return f"round {last.get('round', 0):,}, {proof_text(last, 'proven gap {:.1e}') or none}"
 
     def _remark(self) -> None:
         """Print the remarks on data that nodes have logged since they were started and that were not printed yet."""
@@ -130,6 +135,7 @@ class _Federation:
             has_model = node.returncode in (REACHED, PARTIAL) and self._is_proven(name)
             print(self._ending(name) if has_model else self._failure(name))
         codes = {node.returncode for node in self.nodes.values()}
+        self._show_table()
         if codes & {REACHED, PARTIAL}:
             print("The proof is about the optimiser on these rows, not about the data.")
         print(f"{len(self.nodes)} nodes, {duration(time.time() - self.started)}")
@@ -142,14 +148,30 @@ class _Federation:
 
         path = self.sites[name].state / "model.npz"
         model = model_files.load(path)
-        gap = float(model.info.get("relative_gap", float("nan")))
         left_out = f", {without_text(model.sites, model.without)}" if model.without else ""
+        if "standard_errors_off" in model.info:
+            off = rounded_up(float(model.info["standard_errors_off"]))
+            return (
+                f"{name}: each coefficient is within {off:.0e} standard errors of the exact estimate{left_out}; {path}"
+            )
+        if model.info["status"] == "stationary":
+            return f"{name}: a stationary point; no proof that it is the maximum{left_out}; {path}"
+        gap = float(model.info.get("relative_gap", float("nan")))
         return f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {path}"
+
+    def _show_table(self) -> None:
+        """Print the table of coefficients once, if a node ended with one."""
+        for name, node in self.nodes.items():
+            if node.returncode in (REACHED, PARTIAL) and self._is_proven(name):
+                model = model_files.load(self.sites[name].state / "model.npz")
+                if model.facts is not None:
+                    print(f"\n{Inference(model.facts).summary()}\n")
+                return
 
     def _is_proven(self, name: str) -> bool:
         """Return whether a node ended with a proof, and so with a model of this run."""
         events = lines_since(self.sites[name].state / "log.jsonl", self.started)
-        return any(event["event"] == "end" and event.get("outcome") in ("certified", "alone") for event in events)
+        return any(event["event"] == "end" and event.get("outcome") in _WITH_MODEL for event in events)
 
     def _failure(self, name: str) -> str:
         """Return a line on the node `name`, which failed: its exit code, and the reason if its log has one."""

@@ -49,16 +49,18 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
 def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
     """Return the columns (name and kind) of the first of the contracts `offers`, one per site, as a tuple of Column.
 
-    Where columns have names, a column that is not "boolean" in all offers gets the kind "number".
+    Where columns have names, a column that is not "boolean" in all offers gets the kind "number", or "category" if
+    it is that in one.
     """
     first, *others = offers
     if not first.header:
         return first.columns
     kinds = [{column.name: column.kind for column in offer.columns} for offer in others]
-    return tuple(
-        replace(one, kind="number") if any(kind.get(one.name) != "boolean" for kind in kinds) else one
-        for one in first.columns
-    )
+    out = []
+    for one in first.columns:
+        held = {one.kind, *(kind.get(one.name, "number") for kind in kinds)}
+        out.append(replace(one, kind="category" if "category" in held else one.kind if len(held) == 1 else "number"))
+    return tuple(out)
 
 
 def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:

@@ -13,7 +13,8 @@ from glmesh.contract.table import DataTable
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.types import Tree, Vector
 
-KINDS = ("number", "boolean")  # of a feature: any finite number; 0 and 1 (also false and true)
+# of a feature: any finite number; 0 and 1 (also false and true); a text, of which a formula makes columns
+KINDS = ("number", "boolean", "category")
 # cells that stand for a missing value: those of pandas, R and Excel
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA", "-nan", "-NaN", ".")
 
@@ -23,6 +24,7 @@ class Column:
     """A feature that the tables of all sites must have: name, kind, plausible range, unit of measure.
 
     `low` and `high` are the least and largest plausible value, None if not said; `unit` is a text such as "mmHg".
+    `levels` and `reference` are for formulas.
     """
 
     name: str
@@ -30,11 +32,17 @@ class Column:
     low: float | None = None  # least plausible value; None: not said
     high: float | None = None  # largest plausible value; None: not said
     unit: str = ""  # for people: "mmHg"
+    levels: tuple[str | float, ...] = ()  # of a category, in the order of a formula's columns; empty: not said
+    reference: str | float | None = None  # level with which a formula compares the others; None: the first
 
     def __post_init__(self) -> None:
         """Raise InvalidInput if the kind is unknown, or `low` is above `high`."""
         if self.kind not in KINDS:
             raise InvalidInput(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if twice := doubled([str(one) for one in self.levels]):
+            raise InvalidInput(f"column {self.name!r}: has the level {twice[0]!r} twice; levels must be distinct")
+        if self.reference is not None and self.levels and self.reference not in self.levels:
+            raise InvalidInput(f"column {self.name!r}: the reference {self.reference!r} is none of its levels")
         if self.low is not None and self.high is not None and not self.low <= self.high:
             raise InvalidInput(f"column {self.name!r}: low must be <= high, got {self.low:g} and {self.high:g}")
 
@@ -114,7 +122,12 @@ class Contract:
         """
         tree = asdict(self)
         tree["columns"] = [
-            {key: value for key, value in one.items() if value not in (None, "")} for one in tree["columns"]
+            {
+                key: list(value) if key == "levels" else value
+                for key, value in one.items()
+                if value not in (None, "", ())
+            }
+            for one in tree["columns"]
         ]
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in tree.items()}
         return {key: value for key, value in plain.items() if value is not None}
@@ -126,7 +139,10 @@ class Contract:
         InvalidInput says which entry is wrong; its message begins with the text `where`.
         """
         try:
-            columns = tuple(Column(**one) for one in tree.get("columns", ()))
+            columns = tuple(
+                Column(**{**one, "levels": tuple(_label(level) for level in one.get("levels", ()))})
+                for one in tree.get("columns", ())
+            )
             fields: Tree = {key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"}
             fields["labels"] = tuple(_label(one) for one in fields.get("labels", ()))
             return Contract(columns=columns, **fields)

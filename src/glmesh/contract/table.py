@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import issparse
@@ -47,6 +48,8 @@ class DataTable:
     left_out: tuple[str, ...] = ()  # words on columns of the file that are not in the table: a column without a name
     read_as: str = ""  # how the file was read: encoding, delimiter, decimal mark, header
     index_base: int | None = None  # index in the file of column 0, 0 or 1; None: the file is no svmlight text
+    # name -> its m cells as written, "" where one is missing, of columns whose texts were asked for
+    cells: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def m(self) -> int:
@@ -93,6 +96,22 @@ class DataTable:
         """Return column number `k` (from 0) of the features X as a dense vector of shape (m,), a number per row."""
         column = self.X[:, [k]]
         return np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
+
+    def rows(self, kept: Flags) -> DataTable:
+        """Return the table with only the rows for which `kept`, shape (m,), is True; lines stay those of the file."""
+        if kept.all():
+            return self
+        chosen = np.flatnonzero(kept)
+        lines = np.array([self.line(int(row)) for row in chosen], dtype=np.int64)
+        return replace(
+            self,
+            X=self.X[chosen],
+            y=None if self.y is None else self.y[chosen],
+            ids=None if self.ids is None else [self.ids[row] for row in chosen],
+            weight=None if self.weight is None else self.weight[chosen],
+            lines=lines,
+            cells={name: tuple(cells[row] for row in chosen) for name, cells in self.cells.items()},
+        )
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return the table with only some columns of the features X, in the order of their indices `chosen`.

@@ -128,18 +128,19 @@ class Total:
         those fields.
         """
         limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
-        n_hosted = len(next(iter(self.largest.values())))
-        out = np.zeros((n_hosted, self.numbers), dtype=np.int64)
-        at = 0
-        for number, (name, rows) in enumerate(self.fields.items()):
-            size, inverse = rows.shape[1], np.ldexp(1.0, -grains[name])
-            with np.errstate(over="ignore"):  # of what does not fit
-                largest = self.largest[name] * inverse
-            fits = largest <= limit
-            round_to_units(np.ascontiguousarray(rows, dtype=np.float64), inverse, fits, np.uint64(at), out)
-            out[fits, at + size] = np.ceil(largest[fits])
-            out[:, number - len(self.fields)] = ~fits
-            at += size + 1
+        inverses = np.ldexp(1.0, [-grains[name] for name in self.fields])
+        with np.errstate(over="ignore"):  # of what does not fit
+            largest = np.stack(list(self.largest.values()), axis=1) * inverses
+        fits = largest <= limit
+        out = np.zeros((len(largest), self.numbers), dtype=np.int64)
+        at, sizes = 0, []
+        for number, rows in enumerate(self.fields.values()):
+            own = np.ascontiguousarray(fits[:, number])
+            round_to_units(np.ascontiguousarray(rows, dtype=np.float64), inverses[number], own, np.uint64(at), out)
+            at += rows.shape[1] + 1
+            sizes.append(at - 1)
+        out[:, sizes] = np.ceil(np.where(fits, largest, 0.0))
+        out[:, len(out[0]) - len(sizes) :] = ~fits
         return out.view(np.uint64)
 
     def decode(self, grains: Grains, whole: Unsigned, n_nodes: int) -> Sums:
@@ -147,14 +148,18 @@ class Total:
 
         An integer stands for its multiple of 2^grains[name], where `name` is its field. `whole` are these sums.
         """
-        widths = [int(rows.shape[1]) + 1 for rows in self.fields.values()]
-        exponents = np.repeat(np.array([grains[name] for name in self.fields], dtype=np.int32), widths)
-        numbers = np.ldexp(whole.view(np.int64)[: len(exponents)].astype(np.float64), exponents)
-        at, values, sizes = 0, {}, {}
-        for name, width in zip(self.fields, widths, strict=True):
-            values[name], sizes[name] = numbers[at : at + width - 1], float(numbers[at + width - 1])
+        numbers = whole.view(np.int64).astype(np.float64)
+        at, values, sizes, errors = 0, {}, {}, {}
+        for name, rows in self.fields.items():
+            width, grain = int(rows.shape[1]) + 1, np.ldexp(1.0, grains[name])
+            own = (
+                numbers[at : at + width] * grain
+                if np.isfinite(grain)
+                else np.ldexp(numbers[at : at + width], grains[name])
+            )
+            values[name], sizes[name], errors[name] = own[:-1], float(own[-1]), n_nodes * 0.5 * float(grain)
             at += width
-        return Sums(values, sizes, {name: n_nodes * float(np.ldexp(0.5, grains[name])) for name in self.fields})
+        return Sums(values, sizes, errors)
 
 
 def _largest(rows: Matrix) -> Vector:

@@ -4,7 +4,7 @@ import numpy as np
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.engine.telling import how_of, named_facts
 from glmesh.types import Tree
 
 WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that hold integers
@@ -96,5 +96,7 @@ class Observer:
             remark=nodes.remark,
             distance=nodes.distance,
             standard_errors_off=nodes.standard_errors_off,
-            facts=nodes.facts if isinstance(nodes.facts, FitFacts) else None,
+            facts=named_facts(run),
+            names=run.problem.feature_names,
+            how=how_of(run),
         )

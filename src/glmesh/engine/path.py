@@ -22,6 +22,7 @@ from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.engine.stopping import Loop
+from glmesh.engine.telling import how_of
 from glmesh.engine.together import advance_together, group_size, require_same_problems
 from glmesh.errors import InvalidInput
 from glmesh.parallel import one_blas_thread
@@ -211,6 +212,8 @@ def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, lo
                 estimates=np.broadcast_to(coef, (run.n_nodes, len(coef))),
                 problem=run.problem.with_alpha(float(alpha)),
                 copies=True,
+                names=run.problem.feature_names,
+                how=how_of(run),
             )
         )
     return results

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import enum
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glmesh.core import Certificate, Event
+from glmesh.display import Curve, Overview, bound_in_words, table_of
+from glmesh.errors import UnsuitablePair
 from glmesh.formatting import rounded_up, size
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.inference import Inference, Summary
+from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
 from glmesh.network import Plan
+from glmesh.plot import figures
 from glmesh.problem import Problem
+from glmesh.problem.offsets import OFFSET
 from glmesh.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Status(enum.Enum):
@@ -46,6 +57,9 @@ class Status(enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+NO_ESTIMATES = "The coefficients are those of the round in which the fit ended; they estimate nothing."
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +127,11 @@ class Result:
     facts : FitFacts, optional
         What totals at the end of a fit of a family without a penalty say, for `glmesh.inference`; None: there were
         none.
+    names : tuple of p str, optional
+        Names of the columns in the order of the coefficients, as a data frame or a header had them; None: they have
+        none.
+    how : tuple of (str, str), default ()
+        Model, method and network, by name, in words.
 
     Examples
     --------
@@ -150,6 +169,8 @@ class Result:
     distance: float = np.inf
     standard_errors_off: float = np.nan
     facts: FitFacts | None = field(default=None, repr=False)
+    names: tuple[str, ...] | None = None
+    how: tuple[tuple[str, str], ...] = ()
 
     @property
     def spared(self) -> float:
@@ -194,10 +215,142 @@ class Result:
         """
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         remark = f" {self.remark}" if self.remark else ""
-        if np.isfinite(self.standard_errors_off):
-            off = rounded_up(self.standard_errors_off)
-            remark += f" Each coefficient is within {off:.0e} standard errors of the exact estimate."
+        remark += f" {self.proof}" if np.isfinite(self.standard_errors_off) else ""
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"
 
+    @property
+    def reached(self) -> bool:
+        """Return whether the run ended as was asked for: with a proof, at a stationary point, or after its rounds."""
+        return self.status in (Status.CONVERGED, Status.CERTIFIED, Status.STATIONARY, Status.ROUNDS_DONE)
+
+    @property
+    def estimates_anything(self) -> bool:
+        """Return whether the coefficients come near something: not where there is no optimum, or no step was made."""
+        return self.status not in (Status.NO_OPTIMUM, Status.COLLINEAR, Status.NO_START, Status.DIVERGED)
+
+    @property
+    def proof(self) -> str:
+        """Return the sentence on what is proven: of the coefficients in standard errors, else of the objective.
+
+        It is "" if nothing is proven.
+        """
+        if np.isfinite(self.standard_errors_off):
+            off = rounded_up(self.standard_errors_off)
+            return f"Each coefficient is within {off:.0e} standard errors of the exact estimate."
+        return bound_in_words(self.gap, self.objective)
+
+    @property
+    def cost(self) -> str:
+        """Return rounds, communications and bytes as text."""
+        counted = ((self.rounds, "round"), (self.communications, "communication"))
+        return ", ".join(
+            [*(f"{n:,} {what}{'s' * (n != 1)}" for n, what in counted), f"{size(self.bytes)} over all links"]
+        )
+
+    def summary(
+        self, level: float = 0.95, *, vcov: str = "model", use_t: bool | None = None, exponentiate: bool = False
+    ) -> Summary | Overview:
+        """Return the table of coefficients; without standard errors verdict, coefficients, cost and proof.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Level of the intervals.
+        vcov : {"model", "HC0", "HC1", "HC2", "HC3"}, default "model"
+            Kind of the covariance.
+        use_t : bool or None, default None
+            Whether Student's t takes the place of the normal distribution; None: where the dispersion is estimated.
+        exponentiate : bool, default False
+            Whether to show exp(coefficient), a ratio of odds, means or hazards.
+
+        Returns
+        -------
+        Summary or Overview
+            After a fit of a family without a penalty the table with standard errors, tests and intervals; else an
+            overview. The text of either is `str(summary)`, and `to_frame()` gives it to pandas.
+
+        Raises
+        ------
+        UnsuitablePair
+            An option of the table is given, but the fit has no standard errors.
+        """
+        if self.facts is not None:
+            return Inference(self.facts).summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
+        if (level, vcov, use_t, exponentiate) != (0.95, "model", None, False):
+            raise UnsuitablePair(
+                "this fit has no standard errors, which level, vcov, use_t and exponentiate are about; fit a family "
+                "without a penalty: Problem.glm(X, y, family=..., alpha=0)"
+            )
+        return self._overview
+
+    def plot(self, path: str | PathLike[str] | None = None, *, title: str | None = None) -> Figure:
+        """Draw relative gap and consensus violation against communications and bytes, with the goal and who was there.
+
+        Parameters
+        ----------
+        path : path-like or None, default None
+            File to write the figure to (.png, .pdf or .svg); None: no file.
+        title : str, optional
+            Heading of the figure; default: none.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure of `glmesh.plot.convergence`.
+        """
+        return figures.convergence(self.history, path=path, title=title, presence=self.presence, tol=self.tol)
+
+    @cached_property
+    def _overview(self) -> Overview:
+        """Return the fit at a glance."""
+        terms, intercepts = terms_of(self.coef, self.intercept, self.names)
+        coef = np.ravel(self.coef)
+        shown = np.array([name.rpartition(": ")[2] != OFFSET for name in terms], dtype=bool)
+        return Overview(
+            title="Result",
+            verdict=" ".join(filter(None, (str(self.status), self.proof, self.remark))),
+            good=self.reached,
+            terms=tuple(name for name, own in zip(terms, shown, strict=True) if own),
+            coef=coef[shown],
+            intercepts=intercepts,
+            cost=self.cost,
+            how=self.how,
+            curves=[self.curve],
+            goal=self.tol,
+            note="" if self.estimates_anything else NO_ESTIMATES,
+        )
+
+    @property
+    def curve(self) -> Curve:
+        """Return the relative gap by communications, for a picture; of a certified run what the nodes proved."""
+        proven = np.asarray(self.history["certificate"])
+        certified = self.status is Status.CERTIFIED and np.isfinite(proven).sum() > 1
+        with np.errstate(all="ignore"):
+            gaps = (proven if certified else np.asarray(self.history["gap"])) / np.abs(self.history["objective"])
+        return Curve(np.asarray(self.history["communications"]), gaps)
+
     def __repr__(self) -> str:
-        return f"<Result {self.message}>"
+        line = self._overview.line if self.estimates_anything else ""
+        return f"<Result {self.message}{f' Largest coefficients: {line}.' if line else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return the fit at a glance as HTML, for notebooks, with the table of inference if there is one."""
+        table = None if self.facts is None else table_of(Inference(self.facts))
+        return replace(self._overview, table=table)._repr_html_()
+
+
+def terms_of(
+    coef: Vector, intercept: float | Vector, names: Sequence[str] | None, classes: Sequence[object] = ()
+) -> tuple[tuple[str, ...], tuple[tuple[str, float], ...]]:
+    """Return (names of all coefficients, (name, value) of each intercept that is not 0).
+
+    `coef` has shape (p,), or (C, p) with a row per class; then names begin with the class, by default its number.
+    `names` are those of the columns; None, or too few: x0, x1, ...
+    """
+    p, rows = np.shape(coef)[-1], len(coef) if np.ndim(coef) == 2 else 1
+    own = list(map(str, names)) if names is not None and len(names) == p else [f"x{j}" for j in range(p)]
+    labels = (classes if len(classes) == rows else range(rows)) if rows > 1 else ()
+    every, width = term_names(own, labels), p + 1
+    values = np.atleast_1d(intercept)
+    found = tuple((every[k * width + p], float(value)) for k, value in enumerate(values) if value != 0)
+    return tuple(name for k, name in enumerate(every) if k % width != p), found

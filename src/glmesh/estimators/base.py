@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from glmesh.core.block import NetworkInfo
 from glmesh.engine.agreement import digest, require_same, versions
-from glmesh.engine.result import Result, Status
+from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import process_group
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
+from glmesh.estimators.formulas import FormulaMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
+from glmesh.estimators.shown import Shown
 from glmesh.methods import Cola, MaximumLikelihood
 from glmesh.network import topology
 from glmesh.problem import Split
@@ -55,7 +56,7 @@ REPORT_EVERY = 100  # [rounds] between lines of a verbose fit
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class NetworkEstimator(FormulaMixin, Shown, ABC):
     """Base class of all estimators, with scikit-learn's interface: `fit` learns by CoLA over a network of nodes.
 
     The fields are the parameters that all estimators have; each documents them for itself.
@@ -97,6 +98,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Its split, who holds what, is the one that the parameter `split` asks for; "auto" is the cheaper one by the cost
         model. `checks` are options of scikit-learn's `validate_data`.
         """
+        self._forget_design()
         named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
         check_known(y, "y")
         check_known(sample_weight, "sample_weight")
@@ -117,6 +119,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Its split, what a node holds, is the one that the parameter `split` asks for; "auto" is by samples. Columns of
         data frames go by name. `numeric`: y must be numbers, not labels.
         """
+        self._forget_design()
         if not hasattr(parts, "__len__") or not len(parts):
             what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
             raise InvalidData(f"parts {what}: give one (X, y) per node")
@@ -131,7 +134,8 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
         self._know_features([X.shape[1] for X, _, _ in data], [names for _, names in ordered], split)
         self._target = targets[0] if all(targets) else ""
-        return TrainingData(data, pooled=False, split=split, names=self._names if split == "samples" else None)
+        names = self._names if self._names is None or len(self._names) == self.n_features_in_ else None
+        return TrainingData(data, pooled=False, split=split, names=names)
 
     @property
     def _names(self) -> tuple[str, ...] | None:
@@ -261,7 +265,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         If the parameter verbose is set, a line on why each run stopped is written to stderr.
         """
         for result in results:
-            if result.status not in (Status.CONVERGED, Status.STATIONARY, Status.CERTIFIED, Status.ROUNDS_DONE):
+            if not result.reached:
                 warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
             if self.verbose:
                 sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
@@ -289,8 +293,13 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return np.asarray(self._samples(X) @ self.coef_.T + self.intercept_)
 
     def _samples(self, X: Data) -> SampleMatrix:
-        """Return samples that a fitted estimator is asked about, shape (m, p), checked as scikit-learn does."""
+        """Return samples that a fitted estimator is asked about, shape (m, p), checked as scikit-learn does.
+
+        After a fit by a formula a data frame has the columns that the formula names.
+        """
         check_is_fitted(self)
+        if (designed := self._designed(X)) is not None:
+            return designed
         named_matrix(X, "X")
         checked: SampleMatrix = validate_data(self, X, **MATRIX_CHECKS, reset=False)
         check_finite(checked, "X", None)

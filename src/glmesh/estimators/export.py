@@ -22,6 +22,7 @@ from glmesh.estimators.objective import TrainingData
 from glmesh.estimators.regression import GLMRegressor, LinearSVR
 from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
+from glmesh.formulas.tables import raw_contract
 from glmesh.functions import Family, Loss, Softmax
 from glmesh.methods.totals.likelihood.facts import FitFacts
 
@@ -66,9 +67,15 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         alpha=objective.alpha,
         l1_ratio=float(objective.l1_ratio or 0.0),
         classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
-        info={"estimator": type(estimator).__name__, "params": json.dumps(params), **_parameters(objective.loss)},
+        info={
+            "estimator": type(estimator).__name__,
+            "params": json.dumps(params),
+            **_parameters(objective.loss),
+            **_rows(estimator),
+        },
         contract=_contract(estimator),
         facts=_facts(estimator),
+        design=getattr(estimator, "design_", None),
     ).save(path)
 
 
@@ -81,6 +88,13 @@ def _facts(estimator: Any) -> FitFacts | None:
 def _are_together(estimator: Any) -> bool:
     """Return whether the classes of a fitted estimator were fitted together, by the multinomial loss."""
     return isinstance(estimator, NetworkClassifier) and estimator._are_together
+
+
+def _rows(estimator: Any) -> dict[str, int]:
+    """Return how many rows a fit by a formula was given, and how many of these it left out; {} without a formula."""
+    if not hasattr(estimator, "rows_"):
+        return {}
+    return {"rows": int(estimator.rows_), "rows_left_out": int(estimator.rows_left_out_)}
 
 
 def _parameters(loss: Loss | str) -> dict[str, Any]:
@@ -99,7 +113,9 @@ def _contract(estimator: Any) -> Contract | None:
     target = getattr(estimator, "_target", "")
     classes = getattr(estimator, "classes_", np.empty(0)).tolist()
     labels = tuple(one if isinstance(one, str) else float(one) for one in classes)
-    return Contract("" if target in names else target, tuple(map(Column, names)), labels)
+    made = Contract("" if target in names else target, tuple(map(Column, names)), labels)
+    design = getattr(estimator, "design_", None)
+    return made if design is None else raw_contract(design, made)
 
 
 def _plain(value: object) -> bool:
@@ -178,6 +194,10 @@ def load_model(path: str | PathLike[str]) -> Any:
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
     if model.facts is not None:
         estimator._facts = model.facts
+    if model.design is not None and not model.beside:
+        estimator.design_ = model.design
+    if "rows_left_out" in model.info:
+        estimator.rows_, estimator.rows_left_out_ = int(model.info["rows"]), int(model.info["rows_left_out"])
     return estimator
 
 

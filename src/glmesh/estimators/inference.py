@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from glmesh.display import Overview, table_of
 from glmesh.engine.result import Result
 from glmesh.errors import UnsuitablePair
 from glmesh.estimators.base import NetworkEstimator
@@ -33,8 +34,10 @@ class InferenceMixin(NetworkEstimator):
 
     def summary(
         self, level: float = 0.95, *, vcov: str = "model", use_t: bool | None = None, exponentiate: bool = False
-    ) -> Summary:
+    ) -> Summary | Overview:
         """Return the table of coefficients, standard errors, tests that they are 0, and intervals.
+
+        A fit without standard errors, such as one with a penalty, has an overview instead, which says why.
 
         Parameters
         ----------
@@ -50,9 +53,17 @@ class InferenceMixin(NetworkEstimator):
 
         Returns
         -------
-        Summary
-            Its text is the table; `to_frame()` gives it to pandas, indexed by term.
+        Summary or Overview
+            Its text is the table, or the overview; `to_frame()` gives it to pandas, indexed by term.
+
+        Raises
+        ------
+        UnsuitablePair
+            An option is given, but the fit has no standard errors.
         """
+        check_is_fitted(self)
+        if self._fit_facts is None and (level, vcov, use_t, exponentiate) == (0.95, "model", None, False):
+            return self._overview(f"No standard errors: {self._uncertain(self._first_result)}.")
         return self._inference().summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
 
     def conf_int(
@@ -176,10 +187,7 @@ class InferenceMixin(NetworkEstimator):
     def _inference(self) -> Inference:
         """Return the inference of this fit; raise UnsuitablePair, which says why, if there is none."""
         check_is_fitted(self)
-        result: Result | list[Result] | None = getattr(self, "result_", None)
-        if isinstance(result, list):  # of several classes, each against the rest
-            result = result[0]
-        facts: FitFacts | None = getattr(self, "_facts", None) if result is None else result.facts
+        result, facts = self._first_result, self._fit_facts
         if facts is None:
             raise self._uncertain(result)
         outputs = facts.fitted.outputs
@@ -187,7 +195,26 @@ class InferenceMixin(NetworkEstimator):
         if len(facts.fitted.names) > outputs * (len(names) + 1):
             names.append(OFFSET)
         named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
-        return Inference(replace(facts, fitted=named), None if result is None else curves_of(result))
+        curves = None if result is None else curves_of(result)
+        rows = (self.rows_, self.rows_left_out_) if hasattr(self, "rows_") else None
+        return Inference(replace(facts, fitted=named), curves, rows)
+
+    @property
+    def _first_result(self) -> Result | None:
+        """Return the result of the fit, of several classes that of the first one; None after reading a file."""
+        result: Result | list[Result] | None = getattr(self, "result_", None)
+        return result[0] if isinstance(result, list) else result
+
+    @property
+    def _fit_facts(self) -> FitFacts | None:
+        """Return what totals at the end of the fit say; None: nothing."""
+        facts: FitFacts | None = getattr(self, "_facts", None)
+        return facts if self._first_result is None else self._first_result.facts
+
+    @property
+    def _table(self) -> Summary | None:
+        """Return the table of inference; None: this fit has none."""
+        return None if self._fit_facts is None else table_of(self._inference())
 
     def _uncertain(self, result: Result | None) -> UnsuitablePair:
         """Return (not raise) the error that says why this fit has no standard errors."""

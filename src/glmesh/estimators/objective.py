@@ -16,6 +16,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Softmax, Table
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.likelihood.facts import INTERCEPT
 from glmesh.methods.totals.nodes import OnTotals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -153,7 +154,7 @@ class TrainingData:
     deal: Mapping[str, Any] | None = (
         None  # n_nodes and seed, where each process has rows of its own; None: all have all
     )
-    names: tuple[str, ...] | None = None  # of the features, for messages; None: they have none
+    names: tuple[str, ...] | None = None  # of the features, in the order of the coefficients; None: they have none
     offsets: Sequence[Vector] | None = None  # added to the linear predictors, one array per part; None: there are none
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
@@ -245,8 +246,9 @@ class TrainingData:
 
         A penalised intercept becomes the coefficient of a constant feature.
         """
-        parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
+        parts, names = [(X, y, objective.weight * weight) for X, y, weight in self.parts], self.names
         if objective.intercept == "penalised":
+            names = None if names is None else (*names, INTERCEPT)
             at = range(len(parts)) if self.split == "samples" else [len(parts) - 1]  # one more feature, at one node
             for k in at:
                 X, y, weight = parts[k]
@@ -256,9 +258,9 @@ class TrainingData:
             X, y, weight = parts[0]
             options["offset"] = None if self.offsets is None else self.offsets[0]
             if self.deal is not None:
-                return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options)
-            return Problem.glm(X, y, sample_weight=weight, **options).named(self.names)
-        return Problem.from_nodes(parts, offsets=self.offsets, **options).named(self.names)
+                return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options).named(names)
+            return Problem.glm(X, y, sample_weight=weight, **options).named(names)
+        return Problem.from_nodes(parts, offsets=self.offsets, **options).named(names)
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:

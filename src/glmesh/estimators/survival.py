@@ -195,7 +195,8 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
             names, of = np.unique(given, return_inverse=True)
         self.strata_ = names
         each = [np.flatnonzero(of == k) for k in range(len(names))]
-        return TrainingData([(rows[own], y[own], weight[own]) for own in each], pooled=False, split="samples")
+        parts = [(rows[own], y[own], weight[own]) for own in each]
+        return TrainingData(parts, pooled=False, split="samples", names=self._names)
 
     def _of_nodes(self, parts: Sequence[tuple[Data, ...]]) -> TrainingData:
         """Check data that is given node by node and return it as TrainingData; set the attribute strata_."""

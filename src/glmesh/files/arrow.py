@@ -104,7 +104,7 @@ def _csv_options(
     from pyarrow import csv
 
     types = {
-        str(k): pa.float64() if kind == "number" and k != chosen.ids else pa.string()
+        str(k): pa.float64() if kind == "number" and k not in chosen.kept - {chosen.target} else pa.string()
         for k, kind in enumerate(layout.kinds)
     }
     return (
@@ -163,12 +163,19 @@ def _typed(
     if k == chosen.ids or (not numeric and (types.is_temporal(kind) or types.is_dictionary(column.type))):
         column = _as_text(column)
     elif numeric or types.is_boolean(kind) or types.is_null(kind):
-        return ColumnData(_floats(column), "boolean" if types.is_boolean(kind) else "number")
+        values = _floats(column)
+        cells = tuple("" if one != one else _written(one) for one in values.tolist()) if k in chosen.texts else None
+        return ColumnData(values, "boolean" if types.is_boolean(kind) else "number", cells=cells)
     elif not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         raise UnreadableFile(
             f"{path}: column {name!r} holds {kind}, expected numbers, truth values or text; take it out"
         )
     return _texts(column.fill_null(""), missing, ".", k in chosen.kept)
+
+
+def _written(value: float) -> str:
+    """Return a number as a cell of a table has it: 3, not 3.0."""
+    return repr(value).removesuffix(".0")
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -21,11 +21,13 @@ class Chosen:
     target: int | None
     ids: int | None
     weight: int | None
+    texts: frozenset[int] = frozenset()  # features whose cells are needed as they are written
+    gaps: bool = False  # whether a weight may be missing
 
     @property
     def kept(self) -> frozenset[int]:
-        """Return the positions of columns whose cells are needed as they are written: labels and names of rows."""
-        return frozenset(k for k in (self.target, self.ids) if k is not None)
+        """Return the positions of columns whose cells are needed as they are written: labels, row names, texts."""
+        return frozenset(k for k in (self.target, self.ids) if k is not None) | self.texts
 
     def is_feature(self, names: Sequence[str] | None, k: int) -> bool:
         """Return whether column k has a name, or no column has one (names None), and none of the three roles."""
@@ -43,6 +45,8 @@ class Roles:
     ids: str | None = None  # of the names of the rows; None: they have none
     weight: str | None = None  # of the sample weights; None: there are none
     has_target: bool = True  # False: y may be missing from the file, and is not looked for unless `target` names it
+    texts: tuple[str, ...] = ()  # names of features whose cells are needed as they are written; ignored if not there
+    gaps: bool = False  # whether a weight may be missing, because its row will be left out
 
     @property
     def need_names(self) -> bool:
@@ -62,7 +66,9 @@ class Roles:
         for what, at, name in (("ids", ids, self.ids), ("weight", weight, self.weight)):
             if target is not None and target == at:
                 raise InvalidInput(f"{path}: target={self.target!r} and {what}={name!r} are one column, expected two")
-        return Chosen(target, ids, weight)
+        wanted = set(self.texts)
+        texts = frozenset(k for k, name in enumerate(names or ()) if name in wanted)
+        return Chosen(target, ids, weight, texts - {target, ids, weight}, self.gaps)
 
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of the target; None if the file has none and `has_target` is False.
@@ -157,7 +163,12 @@ class FileColumns:
             texts,
             tuple(left_out),
             read_as,
+            cells={name: cells for k, name in enumerate(names or ()) if (cells := self._cells(k)) is not None},
         )
+
+    def _cells(self, k: int) -> tuple[str, ...] | None:
+        """Return the cells of column k, as written, if its texts were asked for; None: they were not."""
+        return self.columns[k].cells if k in self.chosen.texts else None
 
     def _line(self, row: int) -> int:
         """Return the line of the file, from 1, where a row, counted from 0, begins."""
@@ -200,7 +211,7 @@ class FileColumns:
         """Return the sample weights in column k, shape (m,); raise InvalidData if one is missing or text."""
         column = self.columns[k]
         values, wrong = column.values, np.isnan(column.values)
-        if wrong.any():
+        if wrong.any() and not (self.chosen.gaps and column.text is None):
             row = int(np.argmax(wrong)) if column.text is None else column.text[0]
             name = f" ({self.names[k]})" if self.names is not None else ""
             raise InvalidData(

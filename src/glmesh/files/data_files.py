@@ -93,6 +93,8 @@ def read_table(
     n_features: int | None = None,
     has_target: bool = True,
     index_base: IndexBase = "auto",
+    texts: tuple[str, ...] = (),
+    gaps: bool = False,
 ) -> DataTable:
     """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
 
@@ -120,6 +122,10 @@ def read_table(
         features, and y is None, unless `target` is given and there.
     index_base : {"auto", 0, 1}, default "auto"
         First index of an svmlight file. "auto": 1, or 0 if the file uses a 0; sites that share features must agree.
+    texts : tuple of str
+        Names of features whose cells are kept as they are written, for formulas; names that the file lacks are ignored.
+    gaps : bool, default False
+        True: a missing weight is NaN, since the caller leaves such rows out; False: it is refused.
 
     Returns
     -------
@@ -153,7 +159,7 @@ def read_table(
     >>> table.labels
     ('no', 'yes')
     """
-    path, roles = Path(path), Roles(target, ids, weight, has_target)
+    path, roles = Path(path), Roles(target, ids, weight, has_target, texts, gaps)
     kind = kind_of(path)
     if kind in tables.ENDINGS:
         table = tables.read(path, kind == ".tsv", header, encoding, missing, roles)

@@ -78,7 +78,11 @@ def describe(table: DataTable) -> list[DataFinding]:
 
 
 _SAID = {  # kind: (what the columns are, what would do)
-    "text": ("text", "no model takes it as it is; write one 0/1 column per level, or take the columns out"),
+    "text": (
+        "text",
+        "a formula takes it as a category, with a column per level beside the first (--formula); without one take "
+        "the columns out",
+    ),
     "date": ("looks like dates", "write a duration in days or years instead, or take the columns out"),
     "id": ("looks like names or numbers of rows", "say --ids, or take the columns out"),
     "missing": ("missing values", "fill them in, or take the rows or columns out"),

@@ -14,20 +14,23 @@ is an object:
 
 | field                       | holds                                                                                  |
 |-----------------------------|----------------------------------------------------------------------------------------|
-| `format`, `version`         | "glmesh-model", 3                                                                      |
+| `format`, `version`         | "glmesh-model", 3; 4 with a design                                                     |
 | `loss`, `penalty`           | names of what was minimised                                                            |
 | `alpha`, `l1_ratio`         | weight of the penalty, share of L1 in it                                               |
 | `classes`                   | labels, numbers or texts; null for a regression                                        |
 | `contract`                  | names of the features in the order of `coef`, target, labels (`Contract.to_dict`);     |
 |                             | its `split` is "features" if `coef` is one site's share; null: columns have no names   |
+| `design`                    | of a model that was fitted by a formula: formula, terms, variables with their levels,  |
+|                             | and the names of the columns in the order of `coef` (`Design.to_dict`); the columns of |
+|                             | `contract` are then those of the tables; null or absent: the columns are the features  |
 | `facts`                     | numbers and names beside the arrays `facts_...` (`FitFacts`); null or absent: none     |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
 | `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
 |                             | as `exposure` the column whose logarithm is added                                      |
 
-A reader refuses a version that it does not know. Version 2 lacks `contract`, `federation`, `digest`, `sites` and
-`without`; version 1 also had two classes at most, both numbers.
+A reader refuses a version that it does not know. Version 3 has no design; version 2 lacks `contract`, `federation`,
+`digest`, `sites` and `without`; version 1 also had two classes at most, both numbers.
 """
 
 import json
@@ -45,12 +48,14 @@ from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
+from glmesh.formulas import Design
 from glmesh.functions import FAMILIES, Family, Softmax
 from glmesh.methods.totals.likelihood.facts import MEATS, FitFacts
 from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 3
+DESIGNED = 4  # version of files with a design, which earlier readers cannot apply
 MATRICES = ("gradient", "hessian", "information", "targets")  # arrays of `FitFacts` beside its meats
 FACTS = tuple(f"facts_{name}" for name in (*MATRICES, *MEATS))  # keys of a file that hold them
 
@@ -86,6 +91,9 @@ class Model:
         Members of the federation whose data are in the model, and those whose data are not.
     version : int, default 3
         Version of the file that the model was read from.
+    design : Design, optional
+        What makes the features of the columns of a table, where the model was fitted by a formula; None: the columns
+        are the features.
 
     Examples
     --------
@@ -111,11 +119,28 @@ class Model:
     sites: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     version: int = VERSION
+    design: Design | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """Return the names of the p features, in the order of the coefficients; None: columns go by position."""
+        if self.design is not None:
+            return *self.design.names, *self.beside
         return (self.contract.names or None) if self.contract is not None and self.contract.header else None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Return the names of features that are no columns of the design, such as an offset; empty without a design."""
+        if self.design is None or self.contract is None:
+            return ()
+        return tuple(name for name in self.contract.names if name not in self.design.wanted)
+
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """Return (rows that there were, those left out because of missing values); None: the model does not say."""
+        if "rows_left_out" not in self.info:
+            return None
+        return int(self.info["rows"]), int(self.info["rows_left_out"])
 
     @property
     def is_share(self) -> bool:
@@ -235,7 +260,7 @@ class Model:
         """
         meta = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION if self.design is None else DESIGNED,
             "loss": self.loss,
             "penalty": self.penalty,
             "alpha": float(self.alpha),
@@ -243,6 +268,7 @@ class Model:
             "classes": self.classes and [_label(label) for label in self.classes],
             "info": self.info,
             "contract": self.contract and self.contract.to_dict(),
+            "design": self.design and self.design.to_dict(),
             "facts": None,
             "federation": self.federation,
             "digest": self.digest,
@@ -251,7 +277,7 @@ class Model:
         }
         arrays: dict[str, Any] = {}
         if self.facts is not None:
-            meta["facts"], arrays = _packed(self.facts.to_dict())
+            meta["facts"], arrays = packed_facts(self.facts)
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
         write_atomically(
             path,
@@ -315,15 +341,16 @@ def load(path: str | PathLike[str]) -> Model:
             classes=_classes(meta["classes"], coef),
             info=dict(meta["info"]),
             **(_origin(meta, coef.shape[-1]) if meta["version"] >= 3 else {}),
-            facts=_facts(meta.get("facts"), arrays),
+            facts=unpacked_facts(meta.get("facts"), arrays),
             version=meta["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
 
 
-def _packed(tree: Tree) -> tuple[Tree, dict[str, Array]]:
+def packed_facts(facts: FitFacts) -> tuple[Tree, dict[str, Array]]:
     """Return (tree, arrays): `FitFacts.to_dict` with JSON alone, and its matrices, {key of the file: array}."""
+    tree = facts.to_dict()
     arrays = {f"facts_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
     arrays |= {f"facts_{name}": value for name, value in tree["meats"].items()}
     rest = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
@@ -336,8 +363,11 @@ def _listed(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
-    """Return the facts that `_packed` took apart; None: the file has none. ValueError or KeyError: they are spoiled."""
+def unpacked_facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
+    """Return the facts that `packed_facts` took apart; None: the file has none.
+
+    ValueError or KeyError say that they are spoiled.
+    """
     if tree is None:
         return None
     found = {name: arrays[f"facts_{name}"] for name in MATRICES if f"facts_{name}" in arrays}
@@ -359,9 +389,9 @@ def _meta(array: Array, path: Path) -> Tree:
         meta = None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise UnreadableFile(f"{path}: not a glmesh model; expected a file that Model.save wrote")
-    if meta.get("version") not in range(1, VERSION + 1):
+    if meta.get("version") not in range(1, DESIGNED + 1):
         raise UnreadableFile(
-            f"{path}: is a glmesh model of version {meta.get('version')}, expected 1 to {VERSION}; upgrade glmesh"
+            f"{path}: is a glmesh model of version {meta.get('version')}, expected 1 to {DESIGNED}; upgrade glmesh"
         )
     return meta
 
@@ -369,14 +399,24 @@ def _meta(array: Array, path: Path) -> Tree:
 def _origin(meta: Tree, p: int) -> Tree:
     """Return the fields of `Model` that came with version 3, as a dict: contract, federation, digest, sites, without.
 
-    ValueError is raised if the contract names other than p columns. `meta` is the JSON object of the file, p the number
-    of coefficients.
+    The design is that of version 4. ValueError is raised if the contract names other than p columns. `meta` is the JSON
+    object of the file, p the number of coefficients.
     """
     contract = None if meta["contract"] is None else Contract.of(meta["contract"])
-    if contract is not None and contract.columns and len(contract.columns) != p:
-        raise ValueError(f"{len(contract.columns)} names for {p} coefficients")
+    design = None if meta.get("design") is None else Design.of(meta["design"])
+    width = 0 if contract is None else len(contract.columns)
+    if design is not None:
+        width += len(design.names) - len(design.variables)
+    if width and width != p:
+        raise ValueError(f"{width} names for {p} coefficients")
     names = {key: tuple(str(name) for name in meta[key]) for key in ("sites", "without")}
-    return {"contract": contract, "federation": str(meta["federation"]), "digest": str(meta["digest"]), **names}
+    return {
+        "contract": contract,
+        "design": design,
+        "federation": str(meta["federation"]),
+        "digest": str(meta["digest"]),
+        **names,
+    }
 
 
 def _label(label: str | float) -> float | str:

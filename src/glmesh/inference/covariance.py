@@ -89,4 +89,6 @@ def _lacking(facts: FitFacts, kind: str) -> str:
         return "no clusters were named when the model was fitted; fit with clusters, or take kind='HC1'"
     if facts.fitted.family is None:
         return f"kind={kind!r} needs a leverage of each row, which the {facts.fitted.model} model has not; take 'HC1'"
+    if "HC0" not in facts.meats:
+        return f"the sums for kind={kind!r} were not made, because few rows of some site would have shown; take 'model'"
     return f"the sums for kind={kind!r} were not made when the model was fitted; take 'HC1'"

@@ -34,6 +34,8 @@ class Inference:
         What totals say of the fit.
     curves : function, optional
         Loss, gradient and Hessian over all rows of all nodes at several points, for profile intervals.
+    rows : tuple of two int, optional
+        Rows that there were, and how many of these were left out because of missing values; None: not known.
 
     Raises
     ------
@@ -43,6 +45,7 @@ class Inference:
 
     facts: FitFacts
     curves: Curves | None = None
+    rows: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         refuse_penalty(self.facts.fitted)
@@ -127,6 +130,7 @@ class Inference:
             df=df,
             exponentiated=exponentiate,
             accuracy=Accuracy.of_facts(facts, V, vcov),
+            rows=self.rows,
         )
 
     def conf_int(

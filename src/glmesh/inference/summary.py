@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.errors import InvalidInput
-from glmesh.formatting import rounded_up
+from glmesh.formatting import rounded_up, rows_text
 from glmesh.inference.accuracy import Accuracy
 from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.types import Matrix
@@ -45,6 +45,8 @@ class Summary:
         Whether coefficients, standard errors and intervals are those of exp(coefficient).
     accuracy : Accuracy
         How far the numbers can be off.
+    rows : tuple of two int, optional
+        Rows that there were, and how many of these were left out because of missing values; None: not known.
     """
 
     facts: FitFacts
@@ -55,6 +57,7 @@ class Summary:
     df: int
     exponentiated: bool
     accuracy: Accuracy
+    rows: tuple[int, int] | None = None
 
     @property
     def headings(self) -> list[str]:
@@ -171,6 +174,8 @@ class Summary:
     def _notes(self) -> list[str]:
         """Return the sentences below the table: the proof first."""
         notes = [self.proof[0].upper() + self.proof[1:] + "."]
+        if self.rows is not None:
+            notes.append(f"Rows: {rows_text(*self.rows)}.")
         if np.isnan(self.columns[:, 0]).any():
             notes.append("NA: the column is a combination of others, so the data do not determine its coefficient.")
         if self.exponentiated:

@@ -2,17 +2,19 @@
 
 import numpy as np
 
-from glmesh.kernels.jit import ONE, ZERO, kernel
+from glmesh.kernels.jit import ONE, THREE, TWO, ZERO, inlined, kernel
 
 
 @kernel
-def add_gram(indptr, indices, data, h, position, found, values, out):
+def add_gram(indptr, indices, data, h, position, found, values, ones, out):
     """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), for the m rows x_i of a CSR matrix.
 
     The matrix is (indptr, indices, data), h has shape (m,). position[j] in 0..n - 1 is the place in `out` of column j
     of the matrix, and negative if the column is left out; places and the indices of a row ascend. Rows are added one
-    after the other, so the bits depend on nothing else. `found` and `values`, shape (n,), are overwritten.
+    after the other, so the bits depend on nothing else. If `ones`, each row has a 1 in the last column of `out`.
+    `found` and `values`, with an entry more than places, are overwritten.
     """
+    last = np.uint64(out.shape[0] - 1)
     for i in range(np.uint64(h.size)):
         weight = h[i]
         if weight == 0.0:
@@ -24,6 +26,10 @@ def add_gram(indptr, indices, data, h, position, found, values, out):
                 found[n] = np.uint64(at)
                 values[n] = data[e]
                 n += ONE
+        if ones:
+            found[n] = last
+            values[n] = 1.0
+            n += ONE
         for a in range(n):
             factor = weight * values[a]
             row = out[found[a]]
@@ -39,26 +45,35 @@ def add_dense_gram(X, h, scaled, out):
     """Add the upper triangle of diag(f) Z' diag(h) Z diag(f) to `out`, shape (n (n + 1) / 2,), row by row of it.
 
     Z is X, shape (m, p), and a column of ones after it if n = p + 1; `scaled` is (f (n,), scratch like `out`). Rows
-    with h = 0 and entries that are zero are skipped.
+    with h = 0 are skipped, and four others are added at a time, which reads and writes the scratch a fourth as often;
+    entries that are zero in all four are skipped.
     """
     factors, part = scaled
-    n, p, end = np.uint64(factors.size), np.uint64(X.shape[1]), np.uint64(h.size)
+    n, end = np.uint64(factors.size), np.uint64(h.size)
+    first, second, third = ZERO, ZERO, ZERO
     for begin in range(ZERO, end, CHUNK):
         part[:] = 0.0
+        waiting = ZERO
         for i in range(begin, min(begin + CHUNK, end)):
             if h[i] == 0.0:
                 continue
-            row, t = X[i], ZERO
-            for a in range(p):
-                factor = h[i] * row[a]
-                if factor != 0.0:
-                    for b in range(a, p):
-                        part[t + b - a] += factor * row[b]
-                    if n > p:
-                        part[t + p - a] += factor
-                t += n - a
-            if n > p:
-                part[t] += h[i]
+            if waiting == ZERO:
+                first = np.uint64(i)
+            elif waiting == ONE:
+                second = np.uint64(i)
+            elif waiting == TWO:
+                third = np.uint64(i)
+            else:
+                _add_four(X, h, (first, second, third, i), part, n)
+                waiting = ZERO
+                continue
+            waiting += ONE
+        if waiting > ZERO:
+            _add_one(X, h, first, part, n)
+        if waiting > ONE:
+            _add_one(X, h, second, part, n)
+        if waiting > TWO:
+            _add_one(X, h, third, part, n)
         t = ZERO
         for a in range(n):
             for b in range(a, n):
@@ -66,24 +81,65 @@ def add_dense_gram(X, h, scaled, out):
                 t += ONE
 
 
+@inlined
+def _add_one(X, h, i, part, n):
+    """Add h_i z_i z_i^T to the upper triangle `part`, in place; z_i is row i of X, with a 1 after it if n = p + 1."""
+    p, row, t = np.uint64(X.shape[1]), X[i], ZERO
+    for a in range(p):
+        factor = h[i] * row[a]
+        if factor != 0.0:
+            for b in range(a, p):
+                part[t + b - a] += factor * row[b]
+            if n > p:
+                part[t + p - a] += factor
+        t += n - a
+    if n > p:
+        part[t] += h[i]
+
+
+@inlined
+def _add_four(X, h, four, part, n):
+    """Add h_i z_i z_i^T of the four rows i of X in `four` to the upper triangle `part`, in place.
+
+    z_i is row i of X, with a 1 after it if n = p + 1.
+    """
+    i, j, k, o = four
+    p, t = np.uint64(X.shape[1]), ZERO
+    x, y, z, u = X[i], X[j], X[k], X[o]
+    for a in range(p):
+        c, d, e, f = h[i] * x[a], h[j] * y[a], h[k] * z[a], h[o] * u[a]
+        if c != 0.0 or d != 0.0 or e != 0.0 or f != 0.0:
+            for b in range(a, p):
+                part[t + b - a] += (c * x[b] + d * y[b]) + (e * z[b] + f * u[b])
+            if n > p:
+                part[t + p - a] += (c + d) + (e + f)
+        t += n - a
+    if n > p:
+        part[t] += (h[i] + h[j]) + (h[k] + h[o])
+
+
 @kernel
 def standardised_products(X, mean, inverse, ways, Z, out):
-    """Write (X - mean) inverse, and ones after it if d = p + 1, to Z, shape (m, d), and Z ways' to `out`, shape (m, r).
+    """Write (X - mean) inverse, and ones after it if d = p + 1, to Z, shape (m, d), and Z ways to `out`, shape (m, 4).
 
-    X has shape (m, p), mean and inverse (p,), and ways (r, d).
+    X has shape (m, p), mean and inverse (p,), and ways (d, 4), four so that their sums stay in registers.
     """
-    p, d, r = np.uint64(X.shape[1]), np.uint64(Z.shape[1]), np.uint64(ways.shape[0])
+    p, d = np.uint64(X.shape[1]), np.uint64(Z.shape[1])
     for i in range(np.uint64(X.shape[0])):
-        row, z = X[i], Z[i]
+        row, z, found = X[i], Z[i], out[i]
         for j in range(p):
             z[j] = (row[j] - mean[j]) * inverse[j]
         if d > p:
             z[p] = 1.0
-        for w in range(r):
-            way, product = ways[w], 0.0
-            for j in range(d):
-                product += z[j] * way[j]
-            out[i, w] = product
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            if z[j] != 0.0:
+                way = ways[j]
+                first += z[j] * way[ZERO]
+                second += z[j] * way[ONE]
+                third += z[j] * way[TWO]
+                fourth += z[j] * way[THREE]
+        found[ZERO], found[ONE], found[TWO], found[THREE] = first, second, third, fourth
 
 
 @kernel

@@ -19,7 +19,17 @@ from glmesh.kernels.gram import (
     unpack_triangle,
 )
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
+from glmesh.kernels.logistic import logistic_rows
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.narrow import (
+    NarrowRows,
+    NarrowScratch,
+    NarrowSums,
+    column_products,
+    node_grams,
+    row_products,
+    step_narrow_rows,
+)
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
@@ -73,7 +83,7 @@ def warm_up_totals() -> None:
     )
     eliminate(unit.copy(), n, x, panel)
     invert(unit, unit.copy())
-    add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), unit.copy())
+    add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), False, unit.copy())
     pack_triangle(unit, one, x.copy())
     unpack_triangle(one, zeros.copy())
     add_sums(matrix, unit, zeros.copy(), zeros.copy())
@@ -92,14 +102,35 @@ def warm_up_totals() -> None:
         ),
     )
     best_share(np.zeros((2, 2)), one, one, 1)
-    standardised_products(unit, one, one, unit, zeros.copy(), zeros.copy())
-    add_dense_gram(unit, one, (one, x.copy()), x.copy())
-    smooth_rows(
-        Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
-        (np.ones((1, 5)), one),
-        (x, x, x),
-        (ends, x[:0], np.zeros(N_SUMS)),
-        RowSums(zeros.copy(), x[:0].copy(), np.zeros((1, N_SUMS))),
+    standardised_products(unit, one, one, np.zeros((1, 4)), zeros.copy(), np.zeros((1, 4)))
+    step_narrow_rows(
+        NarrowRows(unit, ends, x, one, np.zeros((1, 4))),
+        Losses(np.array([[0.0, 0.0, 0.0, -1.0, 0.0]]), 0.0, 0.0, 1.0, 1.0),
+        Move(np.ones((1, 1, 4)), np.zeros((0, 4)), one, 0.0, 1.0),
+        np.zeros((1, 1, 4)),
+        NarrowSums(
+            np.zeros((1, 3)),
+            np.zeros((1, 3, 4)),
+            np.zeros((1, 3)),
+            zeros.copy(),
+            np.zeros((1, 12, 1)),
+            zeros.copy(),
+        ),
+        NarrowScratch(
+            unit.copy(), np.zeros((1, 4)), np.zeros((1, 12)), x.copy(), x.copy(), one, np.zeros(3), np.zeros((2, 1))
+        ),
     )
+    add_dense_gram(unit, one, (one, x.copy()), x.copy())
+    row_products(unit, np.zeros((2, 2)), np.zeros((1, 2)))
+    column_products(unit, ends, zeros, np.zeros((1, 1, 2)))
+    node_grams(unit, ends, one, (one, x.copy()), zeros.copy())
+    for rows in (smooth_rows, logistic_rows):
+        rows(
+            Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
+            (np.ones((1, 5)), one),
+            (x, x, x),
+            (ends, x[:0], np.zeros(N_SUMS)),
+            RowSums(zeros.copy(), x[:0].copy(), np.zeros((1, N_SUMS))),
+        )
     largest_bits(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
     round_to_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))

@@ -85,7 +85,7 @@ def consensus(settings: Settings) -> Findings:
             )
         )
     about = f"Σ|v_k − Ax|² of printed CoLA, ring of {NODES}; λ as in the captions, per sample."
-    panel = Panel("consensus", "consensus violation of printed CoLA", traces, x=("round",), y="consensus", floor=1e-30)
+    panel = Panel("consensus", "consensus violation of printed CoLA", traces, x=("round",), y="consensus", floor=0.0)
     return Findings("consensus", "Consensus violation", about, claims, [panel])
 
 
@@ -118,7 +118,8 @@ def _baselines(
         claims += verdicts(traces, strength)
         name = f"{kind}-baselines-{strength:g}"
         title = f"{kind}, {data.name}, λ = {strength:g} per sample, ring of {NODES}"
-        panels.append(Panel(name, title, traces, floor=1e-9))
+        ours = [trace.name for trace in traces if trace.name.startswith(("CoLA", "our"))]
+        panels.append(Panel(name, title, traces, floor=1e-9, ours=ours))
     penalty = "λm/2 |w|²" if kind == "ridge" else "λm |w|₁"
     about = (
         f"{kind.capitalize()}, 1/2 |Xw − y|² + {penalty} over m = {len(data.y):,} samples (λ is per sample), "

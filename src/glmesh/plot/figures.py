@@ -92,7 +92,7 @@ def convergence(
     _say_agreed(right, [history])
     if seen is not None:
         _raster(figure.add_subplot(grid[0, 0], sharex=left), history, seen)
-    return _finish(figure, path, title)
+    return finish(figure, path, title)
 
 
 def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = None) -> "Figure":
@@ -140,7 +140,7 @@ def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = N
     if len(places) <= _LABELLED:
         for node, (x, y) in places.items():
             axes.text(x, y, str(node), color="white", fontsize=0.42 * size**0.5, ha="center", va="center")
-    return _finish(figure, path, title)
+    return finish(figure, path, title)
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -152,7 +152,7 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
+def finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
     """Give a figure the title `title` (None: none) and write it to the file `path` (None: no file); return it."""
     if title:
         figure.suptitle(title, color=INK, fontsize=12)
@@ -191,16 +191,17 @@ def _panel(
     x, sent = np.asarray(history["communications"]), np.asarray(history["bytes"])
     line: dict[str, Any] = {"color": BLUE, "linewidth": 1.8}
     points: dict[str, Any] = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
-    floor = _log_axis(axes, list(curves.values()), goal)
-    shown = 0
+    floor = log_axis(axes, list(curves.values()), goal)
+    ends: list[tuple[str, float, float, float]] = []  # colour, x, y as drawn, value
     for style, (name, values) in zip((line, points), curves.items(), strict=False):
         keep = np.isfinite(values) & (values >= 0)
         if keep.any():
-            shown += 1
-            drawn = _above(values[keep], floor)
+            drawn = above(values[keep], floor)
             axes.plot(x[keep], drawn, label=name, clip_on=False, **style)
-            if style is line:
-                _end(axes, x[keep][-1], drawn[-1], values[keep][-1])
+            ends.append((style["color"], x[keep][-1], drawn[-1], values[keep][-1]))
+    shown = len(ends)
+    for number, end in enumerate(ends, 1):
+        _end(axes, *end, told=number == shown)  # what nodes have proven is told, rather than what was measured
     if not shown:
         axes.text(0.5, 0.5, "nothing to draw", color=INK, ha="center", transform=axes.transAxes)
         axes.set_axis_off()
@@ -226,12 +227,12 @@ def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None
         axes.set_axis_off()
 
 
-def _above(values: Vector, floor: float) -> Vector:
+def above(values: Vector, floor: float) -> Vector:
     """Return the values >= 0 as a log axis can show them: zeros become `floor`, others stay in [1e-300, 1e300]."""
     return np.where(values > 0, values.clip(1e-300, 1e300), floor)
 
 
-def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
+def log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
     """Give axes a log y scale that spans all curves and the goal in whole decades, and draw the goal; return the floor.
 
     The floor is the y at which zeros are drawn: a decade below all else, and marked 0; it is NaN if no value is zero.
@@ -244,7 +245,8 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
     if not len(values):
         return np.nan
     goals = [goal] if goal is not None and 0 < goal < np.inf else []
-    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), goals])))
+    room = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
+    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), room])))
     # up to 1 at least, so that what is tiny looks tiny
     low, high = (int(decades.min()), max(int(decades.max()) + 1, 0)) if len(decades) else (-16, 0)
     floor = 10.0 ** (low - 1) if (values == 0).any() else np.nan
@@ -258,21 +260,30 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
         FuncFormatter(lambda tick, _: "0" if tick == floor else f"$\\mathdefault{{10^{{{round(np.log10(tick))}}}}}$")
     )
     for one in goals:
-        axes.axhline(one, color=GREEN, linewidth=1.2, linestyle="--", label="_goal")
-        axes.annotate(
-            f"goal {one:.3g}", (0, one), xycoords=("axes fraction", "data"), xytext=(4, 3), color=GREEN, fontsize=9,
-            textcoords="offset points", ha="left", va="bottom",
-        )  # fmt: skip
+        goal_line(axes, one)
     return floor
 
 
-def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
-    """Mark the end of a curve at (x, drawn) with a dot and the number `value`; drawn is a floor if value is 0."""
-    axes.scatter([x], [drawn], s=36, color=BLUE, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
+def goal_line(axes: "Axes", goal: float) -> None:
+    """Draw the y that is aimed at as a broken horizontal line with its number at the left."""
+    axes.axhline(goal, color=GREEN, linewidth=1.2, linestyle="--", label="_goal")
     axes.annotate(
-        f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=BLUE, fontsize=9, ha="left",
-        va="center", annotation_clip=False,
+        f"goal {goal:.3g}", (0, goal), xycoords=("axes fraction", "data"), xytext=(4, 3), color=GREEN, fontsize=9,
+        textcoords="offset points", ha="left", va="bottom",
     )  # fmt: skip
+
+
+def _end(axes: "Axes", color: str, x: float, drawn: float, value: float, *, told: bool) -> None:
+    """Mark the end of a curve at (x, drawn) with a dot and, if it is `told`, the number `value`.
+
+    `drawn` is the floor of the axis if the value is 0.
+    """
+    axes.scatter([x], [drawn], s=36, color=color, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
+    if told:
+        axes.annotate(
+            f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=color, fontsize=9, ha="left",
+            va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
@@ -401,15 +412,18 @@ def training(
             axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
             key = ("objective", "gap", "consensus")[column]
             curves = [_relative(one, key) if column == 1 else np.asarray(one[key]) for one in histories]
-            floor = np.nan if column == 0 else _log_axis(axes, curves, tol if column == 1 else None)
+            proofs = [_relative(one, "certificate") for one in histories if column == 1 and "certificate" in one]
+            floor = np.nan if column == 0 else log_axis(axes, [*curves, *proofs], tol if column == 1 else None)
             for history, values in zip(histories, curves, strict=True):
                 keep = np.isfinite(values) & ((values >= 0) | (column == 0))
                 xs, ys = (
                     np.asarray(history[against])[keep],
-                    values[keep] if column == 0 else _above(values[keep], floor),
+                    values[keep] if column == 0 else above(values[keep], floor),
                 )
                 axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
                 axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
+            if column == 1:
+                _draw_proofs(axes, histories, against, floor)
             if row == 0:
                 axes.set_title(label, color=INK, fontsize=11, loc="left")
             axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)
@@ -419,73 +433,17 @@ def training(
             plain_axes(axes)
             if column == 2:
                 _say_agreed(axes, histories)
-    return _finish(drawn, path, title)
+    return finish(drawn, path, title)
 
 
-def selection(
-    alphas: Vector,
-    mse_path: Matrix,
-    alpha: float,
-    *,
-    coefs: Matrix | None = None,
-    path: Path | None = None,
-    title: str | None = None,
-) -> "Figure":
-    """Draw the error on held-out samples along a path of penalties, and the coefficients, if given.
-
-    Parameters
-    ----------
-    alphas : array of shape (n_alphas,)
-        Weights of the penalty.
-    mse_path : array of shape (n_alphas, n_folds)
-        Mean squared error on the samples that each fold held out.
-    alpha : float
-        The weight that was chosen, marked in the figure.
-    coefs : array of shape (p, n_alphas), optional
-        Coefficients along the path; None draws the error alone.
-    path : str or path, optional
-        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
-    title : str, optional
-        Heading of the figure; default: none.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure, which can be changed further.
-
-    Raises
-    ------
-    ImportError
-        matplotlib is not installed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from glmesh import plot
-    >>> alphas = np.geomspace(1.0, 0.01, 5)
-    >>> figure = plot.selection(alphas, np.ones((5, 3)), alpha=0.1, coefs=np.zeros((2, 5)))
-    >>> len(figure.axes)
-    2
-    """
-    drawn = new_figure(9.6 if coefs is not None else 5.4, 4.0)
-    left = drawn.add_subplot(1, 1 if coefs is None else 2, 1)
-    mean, spread = mse_path.mean(axis=1), mse_path.std(axis=1) / np.sqrt(max(mse_path.shape[1] - 1, 1))
-    left.semilogx(alphas, mse_path, color=GREY, linewidth=0.7, alpha=0.7)
-    left.fill_between(alphas, mean - spread, mean + spread, color=TINT, linewidth=0)
-    left.semilogx(alphas, mean, color=BLUE, linewidth=1.8)
-    left.set_title("mean squared error on held-out samples", color=INK, fontsize=11, loc="left")
-    right = [] if coefs is None else [drawn.add_subplot(1, 2, 2)]
-    for axes in right:
-        assert coefs is not None
-        axes.semilogx(alphas, coefs.T, linewidth=1.2)
-        axes.set_title("coefficients", color=INK, fontsize=11, loc="left")
-    for axes in (left, *right):
-        axes.axvline(alpha, color=ORANGE, linewidth=1.4, linestyle="--")
-        axes.set_xlabel("alpha", color=INK)
-        axes.invert_xaxis()
-        plain_axes(axes)
-    left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=ORANGE, ha="center", va="bottom")
-    return _finish(drawn, path, title)
+def _draw_proofs(axes: "Axes", histories: Sequence[Mapping[str, Vector]], against: str, floor: float) -> None:
+    """Draw the relative gaps that nodes certified themselves, as points over the cost `against`; 0 at the y `floor`."""
+    for history in histories:
+        proven = _relative(history, "certificate") if "certificate" in history else np.zeros(0)
+        keep = np.isfinite(proven) & (proven >= 0)
+        if keep.any():
+            xs, ys = np.asarray(history[against])[keep], above(proven[keep], floor)
+            axes.plot(xs, ys, color=ORANGE, linestyle="", marker="o", markersize=4, clip_on=False)
 
 
 def plain_axes(axes: "Axes") -> None:

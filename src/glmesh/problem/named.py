@@ -14,7 +14,7 @@ from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import InvalidData, Mismatch
 from glmesh.linalg.columns import check_indices
 from glmesh.types import Array, Data, Matrix, SampleMatrix
-from glmesh.validation import LARGEST, are_usable, refuse_masks, unusable
+from glmesh.validation import LARGEST, are_usable, is_missing, refuse_masks, unusable
 
 Names = tuple[str, ...] | None  # of the columns of a matrix; None: they have none, and go by position
 Offers = Mapping[str, Contract]
@@ -64,11 +64,6 @@ def _numbers(values: Array, name: str, columns: Iterable[object]) -> Matrix:
                     "column per level, the same levels in all parts), or take the column out"
                 ) from None
     return out
-
-
-def is_missing(value: object) -> bool:
-    """Return whether a value of a data frame stands for a missing one: None, NaN, or pandas' NA and NaT."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
 def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> None:

@@ -15,11 +15,11 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
 from glmesh.functions.row_losses import RowLoss
 from glmesh.linalg import Columns
-from glmesh.problem.named import Names, is_missing, named_matrix
+from glmesh.problem.named import Names, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
-from glmesh.validation import LARGEST, are_usable, unusable
+from glmesh.validation import LARGEST, are_usable, is_missing, unusable
 
 
 @dataclass(frozen=True, eq=False)

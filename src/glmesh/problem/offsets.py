@@ -12,7 +12,7 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Table
 from glmesh.problem.named import Names, named_matrix
 from glmesh.problem.spec import ProblemSpec
-from glmesh.types import Data
+from glmesh.types import Data, Matrix, SampleMatrix
 from glmesh.validation import are_usable
 
 OFFSET = "(offset)"  # name of the column, in brackets because users' columns are not
@@ -37,6 +37,12 @@ def with_offset(X: Data, offset: ArrayLike, name: str) -> tuple[Data, Names]:
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(column[:, None])], format="csr"), own
     return np.hstack([np.asarray(X, dtype=np.float64), column[:, None]]), own
+
+
+def put_last(X: SampleMatrix, at: int) -> tuple[Matrix, list[int]]:
+    """Return (X as an array with its column number `at` last, the numbers of all columns in the new order)."""
+    order = [k for k in range(int(X.shape[1])) if k != at] + [at]
+    return np.array(X.toarray() if sp.issparse(X) else X, dtype=np.float64)[:, order], order
 
 
 def hold_offset(spec: ProblemSpec, p: int) -> ProblemSpec:

@@ -452,15 +452,17 @@ class Problem:
         return new
 
     def named(self, names: Sequence[str] | None) -> Problem:
-        """Return the problem with names for the p features of pooled data, or of rows that nodes hold; None: as it is.
+        """Return the problem with these names of its p features, in the order of the coefficients; None: as it is.
 
-        An offset, the last column, has a name of its own.
+        An offset, the last column, has a name of its own. Split by features, nodes take the names of their own columns.
         """
-        if names is None or (self.spec.split == "features" and not self.pooled):
+        if names is None:
             return self
         own = (*names, OFFSET) if self.spec.offset else tuple(names)
-        for part in self.parts:
-            part.names = own
+        apart = self.spec.split == "features" and not self.pooled
+        ends = np.cumsum([part.p for part in self.parts]) if apart else np.full(len(self.parts), len(own))
+        for part, end in zip(self.parts, ends, strict=True):
+            part.names = own[end - part.p : end] if apart else own
         return self
 
     def anchored(self, intercept: float) -> Problem:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import Separable, Smooth
+from glmesh.problem.named import Names
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.partition import Partition
 from glmesh.problem.problem import Problem
@@ -30,6 +31,7 @@ class Shard(Problem):
     def __init__(self, data: NodeData, summary: DataSummary, dealt: Partition, first: int) -> None:
         super().__init__(data.spec, [data], pooled=True)
         self._summary, self.dealt, self.first = summary, dealt, first
+        self._names: Names = None  # of all features, where this process holds some of them
         data.check(summary)
 
     @property
@@ -55,6 +57,18 @@ class Shard(Problem):
     def summary(self) -> DataSummary:
         """DataSummary of the data of all nodes of all processes, merged."""
         return self._summary
+
+    def named(self, names: Sequence[str] | None) -> Problem:
+        """Return the problem with these names of all p features, those of other processes too; None: as it is."""
+        if self.spec.split == "samples":
+            return super().named(names)
+        self._names = self._names if names is None else tuple(names)
+        return self
+
+    @property
+    def feature_names(self) -> Names:
+        """Names of all p features in the order of the coefficients; None if the data came without names."""
+        return super().feature_names if self.spec.split == "samples" else self._names
 
     def _place(self, node: int) -> tuple[int, int]:
         """Return (begin, end), the positions of a node's columns among those of this process, end excluded."""

@@ -13,8 +13,8 @@ import pytest
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.config.site import SiteRules
+from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.column_program import ColumnProgram, ColumnRules
-from glmesh.federation.node.program import Answer
 from glmesh.federation.totals import Beginning, Refusal, Unequal
 from glmesh.functions.losses import LogisticLoss
 from glmesh.functions.penalties import L2

@@ -13,11 +13,12 @@ from glmesh.functions import EpsilonInsensitiveLoss, HingeLoss, QuantileLoss, Ta
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.methods import InteriorPoint
 from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.interior_rows import N_VECTORS, TRIALS
+from glmesh.methods.totals.interior_rows import N_VECTORS, TRIALS, step_fields
 from glmesh.methods.totals.pieces import Kinks, Multipliers
-from glmesh.methods.totals.standardise import DensePass, NarrowPass, SparsePass, Standardisation
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.standardise import DensePass, SparsePass, Standardisation
 from tests.cases import cases
-from tests.methods.totals.kinked import Kinked, draw, fit, make_round, optimum
+from tests.methods.totals.kinked import Kinked, draw, fit, make_round, network, optimum
 from tests.scenes import advance
 
 LOSSES = {
@@ -183,7 +184,7 @@ def test_sums_over_sparse_rows_are_those_over_dense_ones(fit_intercept):
     columns = Standardisation(mean, np.ldexp(1.0, -np.frexp(X.std(axis=0))[1]), fit_intercept)
     ways, vectors = rng.normal(size=(3, columns.d)), np.abs(rng.normal(size=(2100, 4)))
     found = []
-    for own in (DensePass(columns, X, 4), NarrowPass(columns, X, 4), SparsePass(columns, sp.csr_array(X), 4)):
+    for own in (DensePass(columns, X, 4), SparsePass(columns, sp.csr_array(X), 4)):
         assert len(own.chunks) == 3
         predictions = []
         for rows in own.chunks:
@@ -195,6 +196,44 @@ def test_sums_over_sparse_rows_are_those_over_dense_ones(fit_intercept):
     for ours in found:
         for one, other in zip(ours, exact, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "tube"])
+def test_one_kernel_for_all_nodes_adds_up_what_passes_over_each_node_do(loss, fit_intercept, monkeypatch):
+    """Of 2,500 rows at three nodes, one of them without a row; more than are taken at a time are at the first."""
+    given = replace(problem(loss, m=2500), fit_intercept=fit_intercept)
+    parts = [slice(0, 2000), slice(2000, 2000), slice(2000, 2500)]
+    X, y, s = ([one[part] for part in parts] for one in (given.X, given.y, given.s))
+    ids, info = np.arange(3, dtype=np.uint64), network(3)
+    block = Rows(ids, info, X, y, s, given.loss, given.penalty, fit_intercept)
+    assert block.stacked is given.X
+    state, method = InteriorPoint().start(block), InteriorPoint()
+    for _ in range(4):
+        make_round(method, [block], [state])
+    assert state.step is not None
+    ours, after = step_fields(block, state, state.frame, np.inf)
+    monkeypatch.setitem(vars(block), "stacked", None)
+    theirs, expected = step_fields(block, state, state.frame, np.inf)
+    assert set(ours) == set(theirs)
+    for name, one in ours.items():
+        np.testing.assert_allclose(one, theirs[name], rtol=1e-9, atol=1e-9 * np.abs(theirs[name]).max(), err_msg=name)
+    for one, other in zip(after, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
+
+
+def test_rows_of_all_nodes_are_one_array_without_a_copy_where_they_lie_in_one():
+    X = np.arange(12.0).reshape(6, 2).copy()
+
+    def rows(*parts: np.ndarray | sp.csr_array) -> Rows:
+        lengths = [part.shape[0] for part in parts]
+        y = [np.ones(length) for length in lengths]
+        return Rows(np.arange(len(parts), dtype=np.uint64), network(4), list(parts), y, y, HingeLoss(), Table(), True)
+
+    assert rows(X[:2], X[2:2], X[2:]).stacked is X
+    for parts in ((X[2:], X[:2]), (X[:3].copy(), X[3:].copy()), (X[1:3], X[3:]), (X,)):
+        np.testing.assert_array_equal(rows(*parts).stacked, np.concatenate(parts))
+    assert rows(X[:2], sp.csr_array(X[2:])).stacked is None
 
 
 def test_the_best_share_maximises_the_dual_objective_on_a_line():

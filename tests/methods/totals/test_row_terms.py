@@ -15,7 +15,7 @@ from tests.cases import cases
 
 INFO = NetworkInfo.of(mixing.metropolis(topology.ring(4)), 2, 0)
 SIZES = (70, 0, 1, 64)  # rows of each node: the kernel adds 64 of them at a time
-SMOOTH = ("squared", "huber", "squared_hinge", "smoothed_hinge", "squared_epsilon_insensitive")
+SMOOTH = ("logistic", "squared", "huber", "squared_hinge", "smoothed_hinge", "squared_epsilon_insensitive")
 
 
 def random_rows(loss: str, rng: np.random.Generator) -> Rows:

@@ -3,11 +3,15 @@
 name = "clinics"
 
 [problem]                 # as Problem.from_nodes: loss, penalty, alpha, l1_ratio, split, fit_intercept
-loss = "logistic"
+loss = "logistic"         # or family = "poisson", with link, theta, power, offset, exposure, time, event, tol_se
 penalty = "l2"
 alpha = 1.0
 split = "samples"
 method = ""               # "totals": masked sums, the default split by samples; "gossip": the default split by features
+formula = ""              # totals: "ill ~ age + C(ward)", response and terms; "": all columns are features
+rare_levels = "refuse"    # formula: a level with under 5 rows over all sites ends the run; "merge" them, "drop" rows
+missing = ""              # totals: rows with a missing value: "drop" (default with a formula), or "refuse" the site
+reveal_sites = false      # formula: true allows columns that tell sites apart, such as C(site)
 rare = "refuse"           # totals: a column with under 5 rows of one of its two values ends the run; "drop": without
 cv = 0                    # totals: folds inside each site that choose alpha, which is 1 in the file then; 0: no folds
 choose = "minimum"        # cv: the weight with the least loss of held-out rows, or "one_standard_error": the largest
@@ -35,6 +39,11 @@ target = "ill"
 labels = [0.0, 1.0]
 [[data.columns]]
 name = "age"
+[[data.columns]]
+name = "ward"
+kind = "category"         # text, for formulas
+levels = ["a", "b", "c"]  # in the order of the columns; without them sites agree on levels by masked counts
+reference = "b"           # default: the first
 
 [[members]]
 name = "alice"
@@ -59,6 +68,8 @@ import tomli_w
 from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork
+from glmesh.federation.config.families import check_contract
+from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, used
 from glmesh.federation.config.keys import check_name
 from glmesh.federation.config.problem import ProblemPart, check_folds
 from glmesh.federation.config.tables import check_keys, read_toml, typed
@@ -194,6 +205,7 @@ class Federation:
         if network.gone in ("wait", "without") and not part.by_totals:
             raise InvalidInput(f"gone = {network.gone!r} is for method 'totals'; with gossip use 'freeze' or 'reset'")
         check_folds(part)
+        check_formula(part, self.data)
         if part.method not in ("", "totals", "gossip") or part.rare not in ("refuse", "drop"):
             raise InvalidInput(
                 f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
@@ -205,6 +217,8 @@ class Federation:
             )
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
+        if self.data is not None:
+            check_contract(part, self.data)
 
     def check_columns(self) -> None:
         """Raise InvalidInput if members of a federation on totals over columns might change.
@@ -246,6 +260,11 @@ class Federation:
                 "two sites are too few: each would learn from the total what the other contributes; add a third, or "
                 "write reveal = true into [network] if both may know"
             )
+
+    @property
+    def contract(self) -> Contract | None:
+        """Return what every site's file must have: [data], with a formula only the columns that it names."""
+        return used(self.problem, self.data)
 
     @property
     def gone(self) -> str:
@@ -364,14 +383,18 @@ class Federation:
         """Return sentences on what a neighbour can learn of a site's data from its messages."""
         if not self.problem.by_totals:
             return _LEARNED[self.problem.split]
-        if not self.is_masked:
-            return _REVEALED
-        return _MASKED_COLUMNS if self.by_columns else _MASKED
+        sites = f" {REVEALED_SITES}" if self.problem.reveal_sites else ""
+        masked = _MASKED_COLUMNS if self.by_columns else _MASKED
+        return f"{masked if self.is_masked else _REVEALED}{sites}"
 
     @property
     def revealed(self) -> str:
-        """Return a sentence that two sites which make totals learn what the other contributes; "" if masks hide it."""
-        return _REVEALED if self.problem.by_totals and not self.is_masked else ""
+        """Return sentences on what masks do not hide: that of two sites each learns the other's, or columns by site.
+
+        "" if masks hide what a single site contributes.
+        """
+        two = _REVEALED if self.problem.by_totals and not self.is_masked else ""
+        return f"{two} {REVEALED_SITES if self.problem.reveal_sites else ''}".strip()
 
     @property
     def by_columns(self) -> bool:

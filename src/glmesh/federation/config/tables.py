@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isnan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -59,6 +60,8 @@ def typed(kind: type[Part], tree: object, where: str) -> Part:
         value, wanted = tree[one.name], names[str(one.type).removesuffix(" | None")]
         if wanted is float and type(value) is int:
             value = float(value)
+        if isinstance(value, float) and isnan(value):
+            raise InvalidInput(f"{where}: {one.name} must be a number, got nan")
         if type(value) is not wanted:
             raise InvalidInput(f"{where}: {one.name} must be a {wanted.__name__}, got {value!r}")
         values[one.name] = value

@@ -115,7 +115,7 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
         if federation.by_columns:
             expected = Forecast.of_columns(federation, data.columns.d, n_links)
         else:
-            expected = Forecast.of(federation, data.p, n_links)
+            expected = Forecast.of(federation, data.p, n_links, data.spec.loss.n_outputs)
     except GlmeshError as error:
         yield Finding("messages", str(error), "error")
         return

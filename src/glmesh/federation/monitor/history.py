@@ -28,6 +28,7 @@ class Figures(TypedDict, total=False):
     bytes_sent: int  # over all links
     bytes_received: int  # over all links
     tol: float  # relative gap to be proven
+    tol_se: float  # [standard errors] that coefficients may be off; missing unless a family has no penalty
     neighbours: dict[str, NeighbourFigures]  # by name
     waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
     refused: dict[str, str]  # why members cannot take part, by name
@@ -36,11 +37,13 @@ class Figures(TypedDict, total=False):
     without: list[str]  # names of the sites whose data is not in the answer
     certificate: float | None  # relative gap that is proven; None: nothing is
     certificate_round: int | None  # the round that the proven gap is about
+    standard_errors: float | None  # that coefficients of a family may be off, proven; None: nothing is, or no family
     objective: float | None  # the objective of all sites, as the node last heard of it
     missed: int  # [rounds] that the node was not there for
     communications: int  # exchanges so far
     done: list[str]  # members that hold a proof
     chosen: str  # which alpha was chosen, in words; empty: none is chosen, or not yet
+    rows: str  # which rows of all sites are left out, and which levels are rare; empty: none, or not known yet
     revealed: str  # sentence that two sites learn what the other contributes; empty: masks hide it
     leverage: float | None  # largest leverage of one of the site's rows; None: not computed
     released: int  # numbers that the site has contributed to totals, of all fits

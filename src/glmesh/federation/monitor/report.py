@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glmesh.federation.monitor.axes import ticks
+from glmesh.federation.monitor.forest import coefficients
 from glmesh.federation.monitor.history import Figures, lines_since, read_lines
+from glmesh.federation.monitor.screen import proof_text
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
@@ -51,6 +54,10 @@ def page(folders: Sequence[str]) -> str:
             for name, (_, entries) in zip(names, runs, strict=True)
         ]
 
+    counted = any("tol_se" in entries[-1] for _, entries in runs if entries)
+    what, key = ("Distance, in standard errors,", "standard_errors") if counted else ("Relative gap", "certificate")
+    aim = "tol_se" if counted else "tol"
+    goal = max((float(dict(entries[-1]).get(aim) or 0.0) for _, entries in runs if entries), default=0.0)
     revealed = sorted({e["revealed"] for _, entries in runs for e in entries if e.get("revealed")})
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
@@ -58,7 +65,8 @@ def page(folders: Sequence[str]) -> str:
         f"<h1>{_text(', '.join(names))}</h1>",
         *(f"<p>{_text(said)}</p>" for said in revealed),
         _summary(names, runs),
-        "<h2>Relative gap that is proven</h2>" + plot(lines("certificate"), "seconds", logarithmic=True),
+        coefficients(folders),
+        f"<h2>{what} that is proven</h2>" + plot(lines(key), "seconds", logarithmic=True, goal=goal),
         "<h2>Rounds</h2>" + plot(lines("round"), "seconds"),
         "<h2>Bytes sent</h2>" + plot(lines("bytes_sent"), "seconds", told=size),
         "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
@@ -85,21 +93,20 @@ def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
 
     `runs` has (state folder, entries of its history) of each node, `names` their names.
     """
-    rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
+    rows = ["<tr><th>node<th>phase<th>rounds<th>proven<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
-        gap = last.get("certificate")
         cells = [
             name,
             "done" if name in last.get("done", ()) else last.get("phase", "no entry yet"),
             f"{last.get('round', 0):,}",
-            "none" if gap is None else f"{gap:.1e}",
+            proof_text(last, "{:.1e}") or "none",
             size(last.get("bytes_sent", 0)),
             f"{last.get('seconds', 0):.0f}",
             without_text(last.get("members", ()), last.get("without", ())) or ("all sites" if last else ""),
         ]
         rows.append("<tr>" + "".join(f"<td>{_text(cell)}" for cell in cells))
-    covers = "<p>A proven gap is about the optimiser on these rows, not about the data.</p>"
+    covers = "<p>What is proven is about the optimiser on these rows, not about the data.</p>"
     return f"<table>{''.join(rows)}</table>{covers}"
 
 
@@ -117,47 +124,53 @@ def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: floa
     ]
 
 
-def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return at most six round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart.
+def _logarithms(lines: Sequence[Line], goal: float) -> tuple[list[Line], float | None]:
+    """Return (lines, floor): lines with log10 y for each y > 0, and with `floor` for 0, a whole decade below all else.
 
-    `whole` makes them integers.
+    A `goal` > 0 counts as one of them. The floor is None if no y is 0.
     """
-    raw = (high - low) / 5
-    ten = 10.0 ** math.floor(math.log10(raw))
-    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
-    step = max(step, 1.0) if whole else step
-    return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-
-
-def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points (x, log10 y) for those of `points` (x, y) with y > 0."""
-    return [(x, math.log10(y)) for x, y in points if y > 0]
+    known = [math.log10(y) for _, points in lines for _, y in points if y > 0]
+    lowest = math.floor(min([*known, *([math.log10(goal)] if goal > 0 else [])], default=-15.0))
+    floor = lowest - 1.0
+    drawn = [(name, [(x, math.log10(y) if y > 0 else floor) for x, y in points if y >= 0]) for name, points in lines]
+    zero = any(y == 0 for _, points in lines for _, y in points)
+    return drawn, floor if zero else None
 
 
 def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
     """Return the SVG of curve `number` through `places`, (x, y) in pixels, with its name in the legend."""
     colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     left, top = _LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4)
+    end = "".join(f"<circle class='end' cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='{colour}'/>" for x, y in places[-1:])
     return (
-        f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>"
-        f"<text x='{left}' y='{top}' font-size='13' fill='{colour}'>— {_text(name)}</text>"
+        f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>{end}"
+        f"<text x='{left}' y='{top}' font-size='13' style='fill:{colour}'>— {_text(name)}</text>"
     )
 
 
 def plot(
-    lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
+    lines: Sequence[Line],
+    across: str,
+    *,
+    logarithmic: bool = False,
+    told: Callable[[float], str] = "{:,g}".format,
+    goal: float = 0.0,
 ) -> str:
     """Return a plot as SVG text: lines, each a pair (name, [(x, y), ...]), over a common horizontal axis.
 
     `across` is that axis's label. `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its
-    numbers. Without any point the text is an HTML paragraph that says so.
+    numbers. A `goal` > 0 of a logarithmic plot is drawn as a broken line; 0 is drawn at its floor. The end of each line
+    is marked. Without any point the text is an HTML paragraph that says so.
     """
-    shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
+    shown, floor = _logarithms(lines, goal) if logarithmic else (list(lines), None)
     drawn = [point for _, points in shown for point in points]
     if not drawn:
         return "<p>Nothing to draw.</p>"
     xs, ys = zip(*drawn, strict=True)
     low, high = (math.floor(min(ys)), math.ceil(max(ys))) if logarithmic else (min(0.0, *ys), max(ys))
+    aim = math.log10(goal) if logarithmic and goal > 0 else None
+    if aim is not None:
+        low, high = min(low, math.floor(aim)), max(high, math.floor(aim) + 1)  # room for its word
     high = high if high > low else low + 1.0
     right = max(xs) or 1.0
 
@@ -173,7 +186,7 @@ def plot(
     out = [f"<svg viewBox='0 0 {_W} {_H + 20 * ((len(shown) + 3) // 4)}' role='img'>"]
     out.append(f"<path class='axis' d='M{x0:.1f} {y1:.1f}V{y0:.1f}H{x1:.1f}' fill='none' stroke='#888'/>")
     for y in ticks(low, high, whole=True):
-        text = f"1e{y:.0f}" if logarithmic else told(y)
+        text = "0" if y == floor else f"1e{y:.0f}" if logarithmic else told(y)
         up = place(0, y)[1]
         out.append(f"<path class='grid' d='M{x0:.1f} {up:.1f}H{x1:.1f}' stroke='#8884'/>")
         out.append(f"<text x='{x0 - 6:.1f}' y='{up + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>")
@@ -182,6 +195,12 @@ def plot(
             f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:,g}</text>"
         )
     out.append(f"<text x='{x1:.1f}' y='{y0 + 34:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
+    if aim is not None:
+        up = place(0, aim)[1]
+        out.append(f"<path class='goal' d='M{x0:.1f} {up:.1f}H{x1:.1f}' stroke='#2f9e5b' stroke-dasharray='5 4'/>")
+        out.append(
+            f"<text x='{x0 + 4:.1f}' y='{up - 4:.1f}' font-size='12' style='fill:#2f9e5b'>goal {goal:.0e}</text>"
+        )
     for number, (name, points) in enumerate(shown):
         out.append(_curve(number, name, [place(x, y) for x, y in points]))
     return "".join(out) + "</svg>"

@@ -10,10 +10,10 @@ from typing import TextIO
 
 from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.log import RecentLines
+from glmesh.federation.node.fit_figures import ReleaseFigures
 from glmesh.federation.node.neighbourhood import clock
-from glmesh.federation.node.totalling import ReleaseFigures
 from glmesh.federation.node.training import without_text
-from glmesh.formatting import size
+from glmesh.formatting import rounded_up, size
 
 _EVERY = 0.5  # [s] between two drawings
 _EVENTS = 8  # [lines] of the log below the figures
@@ -25,12 +25,12 @@ def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, c
     `now` are the node's figures, `recent` the last lines of its log. `began` is (seconds, gap) of its first
     certificate, from which the time left is extrapolated; None before there is one.
     """
-    gap = now.get("certificate")
+    what = "distance" if "tol_se" in now else "gap"
+    asked = f"{now['tol_se']:.0e} standard errors" if "tol_se" in now else f"{now.get('tol', 0):.0e}"
     lines = [
         f"{now['node']}  {now['phase']}  round {now.get('round', 0):,}",
         "",
-        f"  proven gap   {'none yet' if gap is None else f'{gap:.2e}'}   asked for {now.get('tol', 0):.0e}"
-        f"   {left(now, began)}",
+        f"  {f'proven {what}':<12} {proof_text(now, '{:.2e}') or 'none yet'}   asked for {asked}   {left(now, began)}",
         f"  members      {', '.join(now.get('members', [])) or 'not known yet'}",
         *_not_there(now),
         f"  traffic      {size(now['bytes_sent'])} sent, {size(now['bytes_received'])} received",
@@ -44,6 +44,17 @@ def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, c
         lines.append(f"  {name:<16} {neighbour['state']:<9} {neighbour.get('why', timing)}")
     lines += ["", *recent[-_EVENTS:]]
     return "\n".join(line[:columns] for line in lines)
+
+
+def proof_text(now: Figures, gap: str) -> str:
+    """Return words on what is proven: "within 3e-07 standard errors", or the relative gap put into `gap`; "": nothing.
+
+    The former is for a family without a penalty.
+    """
+    off, proven = now.get("standard_errors"), now.get("certificate")
+    if off is not None:
+        return f"within {rounded_up(off):.0e} standard errors"
+    return "" if proven is None or "tol_se" in now else gap.format(proven)
 
 
 def _not_there(now: Figures) -> list[str]:
@@ -69,6 +80,7 @@ def _of_totals(now: Figures) -> list[str]:
     """
     lines = [f"  released     {released_text(now)}"] if "released" in now else []
     lines += [f"  not masked   {now['revealed']}"] if now.get("revealed") else []
+    lines += [f"  rows         {now['rows']}"] if now.get("rows") else []
     return [*lines, f"  chosen       {now['chosen']}"] if now.get("chosen") else lines
 
 
@@ -83,10 +95,10 @@ def left(now: Figures, began: tuple[float, float] | None) -> str:
     """Return words on the seconds left, if the gap goes on falling by equal factors in equal times.
 
     `began` is (seconds, gap) of the first certificate. The text is empty where there is nothing to extrapolate from: no
-    certificate, no progress since the first, a gap below tol, or a member that is waited for.
+    certificate, no progress since the first, a gap below tol, a member that is waited for, or no gap to be proven.
     """
     gap, tol = now.get("certificate"), now.get("tol", 0.0)
-    if began is None or not gap or gap >= began[1] or gap <= tol or now.get("waiting"):
+    if "tol_se" in now or began is None or not gap or gap >= began[1] or gap <= tol or now.get("waiting"):
         return ""
     rate = math.log(began[1] / gap) / max(now["seconds"] - began[0], 1e-9)
     return f"about {math.log(gap / tol) / rate:.0f} s left"

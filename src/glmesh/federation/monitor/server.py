@@ -17,6 +17,7 @@ _AFTER = 15.0  # [s] after the end of a run within which its last lines and figu
 _NUMBERS = {
     "round": ("gauge", "Rounds done, those that the node missed included."),
     "certificate": ("gauge", "The relative gap that is proven."),
+    "standard_errors": ("gauge", "Standard errors that each coefficient may be off the exact estimate, proven."),
     "objective": ("gauge", "The objective, as last heard of."),
     "bytes_sent": ("counter", "Bytes sent to neighbours."),
     "bytes_received": ("counter", "Bytes received from neighbours."),

@@ -26,6 +26,9 @@ def figures(node: Node) -> Figures:
         "waiting": None if neighbourhood.waiting is None else vars(neighbourhood.waiting) | {},
         "refused": {neighbourhood.name(k): why for k, why in neighbourhood.gossip.refused().items()},
     }
+    part = neighbourhood.site.federation.problem
+    if part.is_unpenalised:
+        out["tol_se"] = part.tol_se
     if node.totals is not None:
         out = {**out, **node.totals.figures}
     if participant is not None:

@@ -3,11 +3,12 @@
 import time
 from dataclasses import dataclass
 
-from glmesh.contract import Fitted
+from glmesh.contract import Contract, Fitted
 from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.column_totalling import ColumnTotalling
 from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.trainer import Trainer
@@ -23,10 +24,12 @@ class Agreed:
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late
     data: NodeData
-    summary: DataSummary  # `site_data.summary_of`: what the problem needs of all members' data
+    summary: DataSummary  # `roles.summary_of`: what the problem needs of all members' data
     fitted: Fitted  # this node's table in the order of the contract
     store: Store
     saved: Tree | None  # the checkpoint that the node goes on from; None: there is none
+    contract: Contract  # of all sites
+    left_out: int | None = None  # rows of this node that lack a value and are not in `data`; None: such are refused
 
     def prepare(self, *, patient: bool = False) -> Training:
         """Make the node's state, or restore it from a checkpoint; return the phase that trains by gossip.
@@ -50,6 +53,6 @@ class Agreed:
 
         Raise UnreadableFile if the memory of views on disk is damaged.
         """
-        by_features = self.federation.problem.split == "features"
-        kind = ColumnTotalling if by_features else Totalling
-        return kind(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)
+        own = OwnRows(self.data, self.summary, self.fitted, self.contract, self.left_out)
+        kind = ColumnTotalling if self.federation.by_columns else Totalling
+        return kind(self.neighbourhood, self.federation, own)

@@ -15,6 +15,7 @@ from glmesh.contract import Column, Contract, Verdict, agree
 from glmesh.contract.agreement import outliers
 from glmesh.contract.fitting import listed, spoken
 from glmesh.federation.config import Federation
+from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.wire import PRESUMED, DataOffer
 
 APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
@@ -27,16 +28,24 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
     Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the
     members.
     """
-    loss = federation.problem.model().loss
+    part = federation.problem
+    loss = part.model().loss
     width = max((offer.width for offer in offers.values() if offer.open), default=0)
     contracts = {site: _contract(offer, federation, width) for site, offer in offers.items()}
     verdict = agree(contracts, classifies=loss.classifies)
     culprits = (
-        verdict.culprits or _other_bases(offers) or _shared(offers, federation) or _misaligned(offers, federation)
+        verdict.culprits
+        or _other_kinds(contracts, federation)
+        or _other_bases(offers)
+        or _shared(offers, federation)
+        or _misaligned(offers, federation)
     )
-    if not culprits and loss.classifies and verdict.contract is not None and len(verdict.contract.labels) != 2:
+    n_labels = 2 if verdict.contract is None else len(verdict.contract.labels)
+    if not culprits and part.has_labels and (n_labels != 2 if loss.classifies else n_labels < 2):
+        assert verdict.contract is not None  # else there are culprits
         held = spoken(verdict.contract.labels) or "no labels"
-        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two"
+        several = "" if loss.classifies else " or more"
+        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two{several}"
         culprits = dict.fromkeys(offers, why)
     return Verdict(None, culprits) if culprits else verdict
 
@@ -47,8 +56,8 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
     A table that may lack columns at its end is given `width` columns.
     """
     labels = tuple(one if isinstance(one, str) else float(one) for one in offer.labels)
-    if federation.data is not None:
-        named = federation.data.with_labels(federation.data.labels or labels)
+    if (data := federation.contract) is not None:
+        named = data.with_labels(data.labels or labels)
         return replace(named, weight=offer.weight if offer.weight not in named.names else "")
     split, header = federation.problem.split, offer.names is not None
     if split == "features":
@@ -56,9 +65,34 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
     elif offer.names is None:
         columns = tuple(Column(f"column {k}") for k in range(width if offer.open else offer.width))
     else:
-        booleans = set(offer.booleans)
-        columns = tuple(Column(name, "boolean" if k in booleans else "number") for k, name in enumerate(offer.names))
+        kinds = dict.fromkeys(offer.booleans, "boolean") | dict.fromkeys(offer.categories, "category")
+        columns = tuple(Column(name, kinds.get(k, "number")) for k, name in enumerate(offer.names))
     return Contract(offer.target, columns, labels, split, weight=offer.weight, header=header)
+
+
+def _other_kinds(contracts: Mapping[str, Contract], federation: Federation) -> dict[str, str]:
+    """Return {site: why} of sites at which a column that stands alone in the formula holds text, and at others numbers.
+
+    Or the other way round. The dict is empty where the contract says the kinds, and without a formula.
+    """
+    if federation.data is not None or not federation.problem.formula:
+        return {}
+    formula = formula_of(federation.problem.formula)
+    culprits: dict[str, str] = {}
+    for name in formula.candidates:
+        if name in formula.categories or name not in next(iter(contracts.values())).names:
+            continue
+        held = {
+            site: "text" if next(c.kind for c in one.columns if c.name == name) == "category" else "numbers"
+            for site, one in contracts.items()
+        }
+        for site, other in outliers(held).items():
+            culprits.setdefault(
+                site,
+                f"has {held[site]} in the column {name}; {other}: has {held[other]}; write numbers at all sites, or "
+                f"C({name}) in the formula if it is a category",
+            )
+    return culprits
 
 
 def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:

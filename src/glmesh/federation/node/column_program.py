@@ -11,7 +11,7 @@ import numpy as np
 from glmesh.core import Block, Certificate
 from glmesh.core.totals import Total
 from glmesh.errors import InvalidInput
-from glmesh.federation.node.program import Answer
+from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.questions import Questions, Steps
 from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
 from glmesh.federation.totals import Beginning, Refusal

@@ -11,13 +11,14 @@ import numpy as np
 from glmesh.core import Block
 from glmesh.errors import Mismatch
 from glmesh.federation.config import Federation, Site
+from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.column_program import ColumnProgram, ColumnRules
-from glmesh.federation.node.program import Answer
 from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.totals_store import Kept
 from glmesh.federation.totals import Machine, Program
 from glmesh.federation.totals.private import PrivateMachine
 from glmesh.methods import Rows
+from glmesh.methods.totals.likelihood.outputs import coefficient_table
 from glmesh.problem import DataSummary, NodeData
 
 _LACKS = (
@@ -34,16 +35,16 @@ class ColumnTotalling(Totalling):
     @classmethod
     def rows_of(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
         """Return the site's columns as a table with a row per row of the data, with targets and weights."""
-        spec = federation.problem.model()
-        table = spec.penalty_of(None).as_table()
-        assert table is not None  # `ProblemPart.model` has refused others
+        spec = data.spec
         data.check(summary, site.me)
         stored = data.columns.to_scipy()
         X = np.ascontiguousarray(stored) if isinstance(stored, np.ndarray) else stored.tocsr()
         ids = np.array([site.me], dtype=np.uint64)
         info = federation.network_info()
         y, weight = data.targets(summary), data.weight
-        return Rows(ids, info, [X], [y], [weight], spec.loss, table, spec.fit_intercept)
+        return Rows(
+            ids, info, [X], [y], [weight], spec.loss, coefficient_table(spec, int(X.shape[1])), spec.fit_intercept
+        )
 
     @classmethod
     def rules_of(cls, federation: Federation, site: Site, block: Rows, kept: Kept) -> ColumnRules:
@@ -64,13 +65,20 @@ class ColumnTotalling(Totalling):
         `seen(objective, gap)` is called after each round; `max_rounds` is the largest number of rounds.
         """
         part, site = self._federation.problem, self._site
-        composite = self._data.compose(self._summary, site.me)
+        composite = self._own.data.compose(self._summary, site.me)
         d = composite.columns.d
         block = Block.of(np.array([site.me]), self._federation.network_info(), [composite], lambda: np.zeros((1, d)))
-        names = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
+        names, told = self._fitted.table.columns, self.told(seen)
         assert isinstance(self._rules, ColumnRules)
         self._columns = ColumnProgram(
-            block, self._block, len(self.info.names), part.tol, max_rounds, self._rules, names, self.told(seen)
+            block,
+            self._block,
+            len(self.info.names),
+            part.tol,
+            max_rounds,
+            self._rules,
+            names,
+            lambda objective, gap: told(objective, gap, np.nan),
         )
         return self._columns
 

@@ -23,7 +23,8 @@ from glmesh.federation.node.agreement import (
 )
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
+from glmesh.federation.node.roles import summary_of
+from glmesh.federation.node.site_data import SiteData, public_reason
 from glmesh.federation.wire import (
     DISTINCT,
     FITS,
@@ -38,6 +39,7 @@ from glmesh.federation.wire import (
 )
 from glmesh.files.archive import remove_parts
 from glmesh.files.describe import describe
+from glmesh.formatting import rows_text
 
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
 _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
@@ -139,7 +141,8 @@ class Meeting:
         if self._by_features:
             federation = self._compare(late=federation.members[site.me].late, resumed=saved is not None)
         neighbourhood.waiting = None
-        return Agreed(neighbourhood, federation, data, summary_of(data, fitted.labels), fitted, store, saved)
+        summary = summary_of(data, fitted.labels)
+        return Agreed(neighbourhood, federation, data, summary, fitted, store, saved, contract, own.left_out)
 
     # agreement
 
@@ -282,7 +285,12 @@ class Meeting:
         `own` is the table as the file has it, `fitted` the table in the order of the contract. A contract says which
         target, columns and labels the tables of all sites or ranks have.
         """
-        said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
+        formula = self._federation.problem.formula
+        found = [one for one in describe(own.table) if one.warns and not (formula and one.kind == "text")]
+        said = [str(finding) for finding in found] + fitted.remarks()
+        if own.left_out:
+            rows = rows_text(own.table.m + own.left_out, own.left_out)
+            said.append(f"rows: {rows}; other sites are told the sum over all sites")
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
             said.append("no site's file has a header: columns are matched by position, not by name")
         if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:

@@ -2,94 +2,53 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from glmesh.core import Certificate, Violation
+from glmesh.contract.fitting import plain_number
+from glmesh.core import Certificate
+from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Total
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
+from glmesh.federation.node.answer import Answer
+from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.levels import Agreement, SiteFrame
 from glmesh.federation.node.questions import NEAR, OTHER_POINT, Elsewhere, Questions, Steps
-from glmesh.federation.node.rules import RuleBook, check_folds, level_counts, rare_columns
+from glmesh.federation.node.rules import (
+    RuleBook,
+    check_folds,
+    held_columns,
+    level_counts,
+    n_coefficients,
+    rare_columns,
+)
 from glmesh.federation.totals import Beginning, Refusal, Unequal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
-from glmesh.methods import CrossValidation, Rows
+from glmesh.methods import CrossValidation, MaximumLikelihood, Rows
 from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.cross_validation import Curve, rows_of_folds
-from glmesh.methods.totals.nodes import HoldsModel, OnTotals
+from glmesh.methods.totals.cross_validation import rows_of_folds
+from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.outputs import settled
+from glmesh.methods.totals.likelihood.state import LikelihoodState
+from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.types import Vector
 
+FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter steps are tried that often
+
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """Result of a fit on totals, with the same bits at all sites: the model, and what is proven of it."""
+class FormulaColumns:
+    """What makes a site's rows of a formula, once all sites have agreed on the levels of its categories."""
 
-    coef: Vector  # (p,)
-    intercept: float
-    members: tuple[int, ...]  # whose rows are in it
-    totals: int
-    objective: float
-    gap: float  # proven bound of objective - optimum; infinite: nothing is
-    certified: bool
-    failure: str  # a sentence if there is no optimum; empty otherwise
-    dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
-    curve: Curve | None = None  # what the folds have found, with the weight that was chosen; None: there are no folds
-
-    @property
-    def certificate(self) -> Certificate:
-        """Return what is proven as a Certificate: number of totals, gap, and the range [objective - gap, objective].
-
-        The optimum is in that range.
-        """
-        return Certificate(self.totals, self.gap, self.objective - self.gap, self.objective)
-
-    def to_bytes(self) -> bytes:
-        """Return the answer as the bytes for which members vote: a line of JSON, then float64 (little-endian)."""
-        head = {
-            "members": self.members,
-            "totals": self.totals,
-            "certified": self.certified,
-            "failure": self.failure,
-            "dropped": self.dropped,
-        }
-        found = np.zeros(0)
-        if self.curve is not None:
-            head |= {"losses": self.curve.losses.shape, "chosen": self.curve.chosen}
-            found = np.append(self.curve.weights, self.curve.losses)
-        numbers = np.concatenate([found, [self.intercept, self.objective, self.gap], self.coef]).astype("<f8")
-        return json.dumps(head).encode() + b"\n" + numbers.tobytes()
-
-    @staticmethod
-    def of_bytes(content: bytes) -> Answer:
-        """Return the Answer that `to_bytes` made bytes of; raise Violation for bytes that it did not make."""
-        try:
-            head, _, rest = content.partition(b"\n")
-            tree, numbers = json.loads(head), np.frombuffer(rest, dtype="<f8").astype(np.float64)
-            curve = None
-            if "losses" in tree:
-                n_folds, n = (int(one) for one in tree["losses"])
-                weights, losses, numbers = np.split(numbers, [n, n + n_folds * n])
-                curve = Curve(weights, losses.reshape(n_folds, n), int(tree["chosen"]))
-            return Answer(
-                coef=numbers[3:],
-                intercept=float(numbers[0]),
-                members=tuple(int(one) for one in tree["members"]),
-                totals=int(tree["totals"]),
-                objective=float(numbers[1]),
-                gap=float(numbers[2]),
-                certified=bool(tree["certified"]),
-                failure=str(tree["failure"]),
-                dropped=tuple(int(one) for one in tree["dropped"]),
-                curve=curve,
-            )
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise Violation(f"a model of other sites that cannot be read ({error})") from None
+    table: SiteFrame  # the site's rows as the formula sees them
+    rows: Callable[[Agreement], Rows]  # with the design's columns; may raise Mismatch
+    method: Callable[[int], OnTotals]  # for so many columns
 
 
 @dataclass(eq=False)
@@ -108,8 +67,12 @@ class SiteProgram:
     rules: RuleBook
     names: Sequence[str]  # of the columns
     rare: str  # "refuse" or "drop"
-    seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
+    # is told (objective, relative gap, standard errors off) after each round
+    seen: Callable[[float, float, float], None] = lambda objective, gap, off: None
     n_folds: int = 0  # that choose alpha; 0: there are none
+    labels: tuple[str | float, ...] = ()  # of the classes, where a row has a linear predictor for each
+    columns: FormulaColumns | None = None  # that a formula makes; None: those of `block`
+    left_out: int | None = None  # rows of this site without a value, which are not in `block`; None: not told
 
     def __call__(self, beginning: Beginning) -> Steps:
         """Return the generator of one fit: it yields requests for totals, is sent sums, returns an Answer's bytes."""
@@ -124,6 +87,8 @@ def site_method(part: ProblemPart, p: int) -> OnTotals:
 
     Raise UnsuitablePair if none suits that many coefficients.
     """
+    if part.family:
+        return MaximumLikelihood(part.tol_se)
     spec = part.model()
     method = method_on_totals(spec.loss, spec.penalty_of(None), p)
     if method is None:
@@ -140,26 +105,31 @@ class _Fit:
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning = program, beginning
         self._questions = Questions(beginning, program.n_nodes)
-        self._block, self._state = program.block, None
+        self._block = self._guarded(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
+        self._columns, self._method = tuple(program.names), program.method
+        self._width = int(program.block.X[0].shape[1])
+        self._agreed: Agreement | None = None
+        self._left_out: tuple[int, int] | None = None
+        self._checked = b""  # bytes of the last point of a family that was checked
 
     def run(self) -> Steps:
-        """Yield the requests of a fit: common scales first, then rounds until the gap is proven.
+        """Yield the requests of a fit: common scales first, then rounds until the optimum is proven well enough.
 
         Return the bytes of its Answer.
         """
         program, beginning = self._program, self._beginning
         program.rules.check_data(self._block, changed=bool(beginning.start))
+        if program.columns is not None:
+            yield from self._design(program.columns)
         exponents = yield from self._survey()
-        method, block = program.method, self._block
+        method, block = self._method, self._block
         self._scale = scales(exponents)
-        w: Vector | None = None
-        intercept = 0.0
+        drawn: Vector | None = None
         if beginning.start:
-            start = drawn_start(beginning.start, block.p + 1) * self._scale[-1] / self._scale
-            w, intercept = start[:-1], float(start[-1]) if block.fit_intercept else 0.0
-        state = method.start(block, w, intercept)
+            drawn = drawn_start(beginning.start, block.p + 1) * self._scale[-1] / self._scale
+        state = method.begin(block, drawn)
         method.rescale(state, exponents)
         rounds, certified = 0, False
         while rounds < program.max_totals and not certified and not getattr(state, "failure", ""):
@@ -167,21 +137,74 @@ class _Fit:
             rounds += 1
             proof = Certificate(rounds, state.gap, state.objective - state.gap, state.objective)
             certified = bool(np.isfinite(state.gap) and proof.relative <= program.tol)
-            program.seen(state.objective, proof.relative)
-        coef = np.zeros(program.block.p)
-        coef[[k for k in range(program.block.p) if k not in self._dropped]] = state.w
+            if (finished := method.finished(block, state)) is not None:
+                certified = finished
+            program.seen(state.objective, proof.relative, method.standard_errors_off(block, state))
+        return self._answer(state, rounds, certified=certified).to_bytes()
+
+    def _answer(self, state: HoldsModel, rounds: int, *, certified: bool) -> Answer:
+        """Return the Answer of a fit that has ended after so many rounds; dropped columns have the coefficient 0."""
+        method, block, program = self._method, self._block, self._program
+        rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
+        if len(rows) > 1:
+            rows = settled(block.whole_penalty, rows)
+        coef = np.zeros((len(rows), self._width))
+        coef[:, [k for k in range(self._width) if k not in self._dropped]] = rows[:, :-1]
+        facts = method.facts(state)
+        if isinstance(facts, FitFacts):
+            classes = program.labels if len(rows) > 1 else ()
+            names = term_names(block.names or (), [_spoken(one) for one in classes])
+            facts = replace(facts, fitted=replace(facts.fitted, names=names))
         return Answer(
-            coef=coef,
-            intercept=float(state.intercept),
-            members=beginning.members,
+            coef=coef if len(rows) > 1 else coef[0],
+            intercept=rows[:, -1].copy() if len(rows) > 1 else float(rows[0, -1]),
+            members=self._beginning.members,
             totals=rounds,
             objective=float(state.objective),
             gap=float(state.gap),
+            off=method.standard_errors_off(block, state),
             certified=certified,
             failure="" if certified else getattr(state, "failure", ""),
+            remark=method.remark(block, state),
             dropped=tuple(self._dropped),
             curve=getattr(state, "curve", None),
-        ).to_bytes()
+            facts=facts if isinstance(facts, FitFacts) else None,
+            design=None if self._agreed is None else self._agreed.design,
+            said=() if self._agreed is None else self._agreed.said,
+            left_out=self._left_out,
+        )
+
+    def _guarded(self, block: Rows, names: Sequence[str]) -> Rows:
+        """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
+        if not block.loss.by_likelihood:
+            return block
+        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules, bool(self._beginning.start)))
+
+    def _design(self, columns: FormulaColumns) -> Steps:
+        """Agree on the levels of the formula's categories, and take its columns in place of the table's.
+
+        It is a generator: it yields requests. Refusal is raised for rare levels, and if the site's own rules forbid
+        that it contributes with these columns.
+        """
+        program = self._program
+        self._agreed = yield from columns.table.agree(
+            self._beginning.members, lambda head, content: self._questions.ask(head, b"", content, 0)
+        )
+        assert self._agreed is not None
+        try:
+            block = columns.rows(self._agreed)
+        except Mismatch as error:
+            raise Refusal(str(error), public=f"refused by {columns.table.me}") from None
+        self._columns = (*self._agreed.design.names, *columns.table.beside)
+        self._block, self._width = self._guarded(block, self._columns), int(block.X[0].shape[1])
+        self._scale = np.ones(block.p + 1)
+        self._method = columns.method(block.p)
+        program.rules.check_data(self._block, changed=bool(self._beginning.start))
+
+    def _rows_in_all(self, n: float, left_out: int) -> tuple[int, int]:
+        """Return (rows of all sites, those left out for missing values); n rows are in the fit."""
+        before = n if self._agreed is None or self._agreed.n is None else self._agreed.n
+        return int(before) + left_out, left_out
 
     def _survey(self) -> Steps:
         """Ask for the largest exponents of the columns, and for counts of rows, values and folds; drop rare columns.
@@ -191,39 +214,67 @@ class _Fit:
         rare and the federation refuses those.
         """
         program, block = self._program, self._block
-        exponents = column_exponents(block)[0]
+        width = int(block.X[0].shape[1])
+        exponents = column_exponents(block)[0, : width + 1]  # of each linear predictor they are the same
         n_rows = len(block.y[0])
         held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
-        counts = np.concatenate([[float(n_rows)], held_out, level_counts(block.X[0])])
+        shows = [float(program.rules.shows_constant(block, scales(exponents), changed=bool(self._beginning.start)))]
+        if block.guard is None:
+            shows = []
+        gaps = [] if program.left_out is None else [float(program.left_out)]
+        counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
         marks = edges_below(exponents)
         total = yield from self._questions.ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
         )
         found, sums = largest_edges(total[: len(marks)]), total[len(marks) :].astype(np.float64)
-        program.rules.check_all(block.p + block.fit_intercept, sums[0])
+        program.rules.check_all(n_coefficients(block), sums[0])
         if held_out:
-            check_folds(block.p + block.fit_intercept, sums[1 : 1 + len(held_out)], len(self._beginning.members))
-        self._dropped = rare_columns(sums[1 + len(held_out) :], sums[0])
-        if self._dropped and program.rare == "refuse":
-            names = ", ".join(program.names[k] for k in self._dropped)
+            check_folds(n_coefficients(block), sums[1 : 1 + len(held_out)], len(self._beginning.members))
+        others = sums[1 + len(held_out) :]
+        if shows:
+            self._guard.asks_cones = others[0] == 0.0
+        if gaps:
+            self._left_out = self._rows_in_all(sums[0], int(others[len(shows)]))
+        self._dropped = rare_columns(others[len(shows) + len(gaps) :], sums[0])
+        held = np.flatnonzero(held_columns(block))
+        if self._dropped and (program.rare == "refuse" or np.isin(held, self._dropped).any()):
+            names = ", ".join(self._columns[k] for k in self._dropped)
             why = f"few rows of all sites have one of the two values of {names}"
             raise Refusal(f"{why}; leave the columns out, or write rare = 'drop' into [problem]", public=why)
         if self._dropped:
-            kept = [k for k in range(block.p) if k not in self._dropped]
-            X = np.ascontiguousarray(block.X[0][:, kept]) if isinstance(block.X[0], np.ndarray) else block.X[0][:, kept]
-            self._block = replace(block, X=[X], penalty=block.penalty.take(np.array(kept)), _norms=None)
-            found = found[[*kept, block.p]]
-        return found
+            found = found[self._drop(block, width)]
+        return np.tile(found, block.loss.n_outputs)
+
+    def _drop(self, block: Rows, width: int) -> list[int]:
+        """Leave the dropped columns out of the fit's rows; return the numbers of the others and, last, of the ones."""
+        kept = [k for k in range(width) if k not in self._dropped]
+        X = np.ascontiguousarray(block.X[0][:, kept]) if isinstance(block.X[0], np.ndarray) else block.X[0][:, kept]
+        whole = [c * (width + 1) + k for c in range(block.loss.n_outputs) for k in (*kept, width)]
+        names = None if block.names is None else tuple(block.names[k] for k in kept)
+        self._block = replace(block, X=[X], penalty=block.penalty.take(np.array(whole[:-1])), names=names, _norms=None)
+        return [*kept, width]
+
+    @property
+    def _guard(self) -> SiteGuard:
+        """Return what the site's rules hold back from a fit of a family."""
+        assert isinstance(self._block.guard, SiteGuard)
+        return self._block.guard
 
     def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
-        """Make one round of the method; it is a generator, which yields the round's requests.
+        """Make one round of the method; it is a generator, which yields the round's requests."""
+        for stage in method.stages(block, state):
+            yield from self._stage(method, block, state, stage)
 
-        If another site was first to ask, at another point, move there and make the round again.
+    def _stage(self, method: OnTotals, block: Rows, state: HoldsModel, begin: Callable[[], AnyRounds]) -> Steps:
+        """Make the part of a round that `begin` returns; it is a generator, which yields its requests.
+
+        If another site was first to ask, at another point, move there and make the part again.
         """
         self._check_point(method, block, state)
-        steps = method.round(block, state)
-        request = next(steps)
-        while True:
+        steps = begin()
+        request = next(steps, None)
+        while request is not None:
             try:
                 if isinstance(request, Largest):
                     answer: Any = yield from self._questions.largest(request.numbers[0])
@@ -237,10 +288,36 @@ class _Fit:
                 if not method.take(state, other.at) <= NEAR:
                     raise Unequal(OTHER_POINT) from None
                 self._check_point(method, block, state)
-                steps = method.round(block, state)
-                request = next(steps)
+                steps = begin()
+                request = next(steps, None)
 
-    def _check_point(self, method: OnTotals, block: Rows, state: HoldsModel) -> None:
-        """Raise Refusal if the site's rules forbid it to contribute at the point at which the method asks next."""
+    def _check_point(self, method: OnTotals, block: Rows, state: Any) -> None:
+        """Raise Refusal if the site's rules forbid it to contribute at the point at which the method asks next.
+
+        A family's step to such a point is refused as too long, FAR times in a row at most; the fit ends for a point
+        that is no step away.
+        """
         for rows, point in method.trials(block, state):
-            self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
+            at = np.append(point[0], point[1]).tobytes()
+            if rows.guard is None:
+                self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
+            elif at != self._checked:
+                self._checked = at
+                self._check_step(rows, state, point)
+
+    def _check_step(self, rows: Rows, state: LikelihoodState, point: Point) -> None:
+        """Check the point of a family's next total; raise Refusal, or let the step be too long for this site."""
+        guard = self._guard
+        try:
+            self._program.rules.check_point(rows, self._scale[: rows.p + 1], point)
+        except Refusal:
+            if state.query is None or not state.query.step.any() or guard.far >= FAR:
+                raise
+            guard.too_far, guard.far = True, guard.far + 1
+        else:
+            guard.too_far, guard.far = False, 0
+
+
+def _spoken(label: str | float) -> str:
+    """Return the label of a class as text, a whole number without a decimal point."""
+    return label if isinstance(label, str) else plain_number(label)

@@ -12,8 +12,12 @@ import scipy.sparse as sp
 
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.totals import Refusal
+from glmesh.functions import Family
 from glmesh.methods import Rows
-from glmesh.types import SampleMatrix, Vector
+from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, kind
+from glmesh.methods.totals.likelihood.cox import CoxLikelihood
+from glmesh.methods.totals.traits import Traits
+from glmesh.types import Flags, SampleMatrix, Vector
 
 SEEN_ALONE = 0.1  # coefficients per row at which totals of a difference determine no row: 10 rows a coefficient (v6)
 FEWER_COLUMNS = "leave columns out, or bring more rows together"  # what would do where d / n is too large
@@ -50,7 +54,7 @@ class RuleBook:
 
         `changed`: members or data are others than at an earlier contribution. `block` has the site's rows.
         """
-        rules, n, d = self.rules, len(block.y[0]), block.p + block.fit_intercept
+        rules, n, d = self.rules, n_rows(block), n_coefficients(block)
         if self.kinked and not rules.reveal_support:
             raise self._refuse(
                 f"the {self.kinked} loss has kinks, and its totals show the rows at the kink; use squared_hinge or "
@@ -59,11 +63,9 @@ class RuleBook:
         self._check_change(d)
         if n < rules.least_rows:
             raise self._refuse(f"{n} rows, least_rows = {rules.least_rows}")
-        counts = [int((block.y[0] == side).sum()) for side in (-1.0, 1.0)] if block.loss.classifies else []
+        whose, counts = class_counts(block)
         if any(0 < one < rules.least_class for one in counts):
-            raise self._refuse(
-                f"{min(one for one in counts if one)} rows of a class, least_class = {rules.least_class}"
-            )
+            raise self._refuse(f"{min(one for one in counts if one)} {whose}, least_class = {rules.least_class}")
         alone = self.constant and (changed or self.may_change)
         most = min(SEEN_ALONE, rules.most_columns) if alone else rules.most_columns
         if d / n > most:
@@ -94,18 +96,47 @@ class RuleBook:
         It is never raised if the Hessian is zero there. `scale`, shape (p + 1,), divides the columns and ones; `point`
         is what `TotalMethod.trial` returns.
         """
-        rules, X = self.rules, block.X[0]
+        rules = self.rules
         w, intercept, majorant = point
-        z = np.asarray(X @ w) + intercept
-        h = np.asarray(block.dual.conjugate_majorant(-z) if majorant else block.dual.conjugate_curvature(-z))
-        traces = h * squared_norms(X, scale)
-        if not h.any():
-            return
-        share, spread = float(traces.max() / traces.sum()), float(h.sum() ** 2 / (h**2).sum())
-        if share > rules.largest_share:
-            raise self._refuse(f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}")
-        if spread < rules.effective_rows:
-            raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
+        if block.loss.by_likelihood:
+            curvatures = block.likelihoods[0].row_curvatures(np.append(w, intercept))
+        else:
+            z = np.asarray(block.X[0] @ w) + intercept
+            h = block.dual.conjugate_majorant(-z) if majorant else block.dual.conjugate_curvature(-z)
+            curvatures = np.asarray(h)[None]
+        sizes = row_sizes(block, scale)
+        for h in curvatures[curvatures.any(axis=1)]:
+            share, spread = dominance(h, h * sizes)
+            if share > rules.largest_share:
+                why = f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
+            if spread < rules.effective_rows:
+                why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
+                raise self._refuse(f"{why}{_perhaps_separated(block)}")
+
+    def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
+        """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
+
+        Rows with a weight above 0 are in it; `traces` is what each adds to its trace. Nothing is shown by no row at
+        all. Else the rules about rows per coefficient, and about the rows that a Hessian is spread over, hold here too.
+        `alone`: others may learn the site's own sum, from the difference of those of two sets of members.
+        """
+        rules, n = self.rules, int(np.count_nonzero(weights))
+        if not n:
+            return False
+        share, spread = dominance(weights, traces)
+        most = min(SEEN_ALONE, rules.most_columns) if alone else rules.most_columns
+        least = max(float(rules.least_class), d / most)
+        return n < least or share > rules.largest_share or spread < rules.effective_rows
+
+    def shows_constant(self, block: Rows, scale: Vector, *, changed: bool) -> bool:
+        """Return whether a sum of outer products of all rows, the same at every point, would tell too much of a site.
+
+        Where members may change, the difference of two such sums is one site's; `changed` and `scale` are those of
+        `check_data` and `check_point`.
+        """
+        used, alone = (block.weight[0] > 0).astype(np.float64), changed or self.may_change
+        return self.shows_few(n_coefficients(block), used, used * row_sizes(block, scale), alone=alone)
 
     def check_all(self, d: int, n: float) -> None:
         """Raise Refusal if d coefficients are more than 0.1 (SEEN_ALONE) for each of the n rows at all sites."""
@@ -113,6 +144,92 @@ class RuleBook:
             raise self._refuse(
                 f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1; {FEWER_COLUMNS}"
             )
+
+
+def _perhaps_separated(block: Rows) -> str:
+    """Return words on what may be behind few rows that carry a Hessian without a penalty; "" if there is one."""
+    penalised = bool(block.penalty.kernel_rows(block.p)[:, :2].any())
+    if penalised or not block.loss.by_likelihood or kind(block.loss) not in (SHARES, CLASSES):
+        return ""
+    return ". If that is because columns separate the classes, or nearly do, a penalty (alpha > 0) mends it"
+
+
+def has_constant_curvature(block: Rows) -> bool:
+    """Return whether the Hessian that totals bring, or the expected one at the end of a fit, is the same everywhere.
+
+    So it is for the squared loss and, of the families, for gaussian with the identity and gamma with the log link.
+    """
+    loss = block.loss
+    if not loss.by_likelihood:
+        return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
+    if not isinstance(loss, Family):
+        return False
+    here, there = loss.information(np.array([0.5, 1.5]))
+    return bool(here == there)
+
+
+def n_coefficients(block: Rows) -> int:
+    """Return the number of design columns with the intercept, once however many classes; an offset does not count."""
+    return int(block.X[0].shape[1]) - int(held_columns(block).sum()) + block.fit_intercept
+
+
+def n_rows(block: Rows) -> int:
+    """Return the number of the site's rows; of a Cox model with events those that are at risk at one of them."""
+    likelihood = block.likelihoods[0] if block.loss.compares_rows else None
+    at_risk = likelihood.risks.n if isinstance(likelihood, CoxLikelihood) else 0
+    return at_risk or len(block.y[0])
+
+
+def held_columns(block: Rows) -> Flags:
+    """Return a mask of the columns of X, true for those whose coefficient bounds hold for every class: an offset."""
+    width = int(block.X[0].shape[1])
+    rows = block.whole_penalty.kernel_rows(block.p + 1).reshape(block.loss.n_outputs, width + 1, 5)
+    return np.asarray((rows[:, :-1, 3] == rows[:, :-1, 4]).all(axis=0))
+
+
+def class_counts(block: Rows) -> tuple[str, list[int]]:
+    """Return (what they are, for messages; numbers of rows of each class at the site, each of which few may not be).
+
+    Of shares these are the rows with a success, and with a failure; of counts the rows above 0, of which alone sums of
+    targets are made; of times the events.
+    """
+    y, loss = block.y[0], block.loss
+    y = y[block.weight[0] > 0]
+    if loss.compares_rows:
+        return "events", [int((y > 0).sum())]
+    if loss.classifies:
+        return "rows of a class", [int((y == side).sum()) for side in (-1.0, 1.0)]
+    targets = kind(loss) if loss.by_likelihood else ""
+    if targets == SHARES:
+        return "rows of a class", [int((y > 0).sum()), int((y < 1).sum())]
+    if targets == COUNTS:
+        return "rows with a target above 0", [int((y > 0).sum())]
+    return "rows of a class", np.bincount(y.astype(np.int64)).tolist() if targets == CLASSES else []
+
+
+def dominance(weights: Vector, traces: Vector) -> tuple[float, float]:
+    """Return (the largest row's share of the sum of `traces`, the number of rows that the weights are spread over).
+
+    The latter is (sum h)^2 / sum h^2 of weights h >= 0, of which one at least must be above 0.
+    """
+    total = float(traces.sum())
+    weights = weights / weights.max()  # squares of very small ones would underflow
+    return float(traces.max() / total) if total > 0 else 0.0, float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def row_sizes(block: Rows, scale: Vector) -> Vector:
+    """Return the squared norm of each of the site's rows, with a 1 behind it, in scaled units, shape (m,).
+
+    `scale` has an entry for each coefficient; columns that are held do not count. Of a Cox model, which knows only
+    differences of rows, it is the squared distance from their mean.
+    """
+    X, width = block.X[0], int(block.X[0].shape[1])
+    own = np.append(np.where(held_columns(block), np.inf, scale[:width]), scale[width])
+    if not block.loss.compares_rows:
+        return squared_norms(X, own)
+    dense = np.asarray(X.toarray() if sp.issparse(X) else X)
+    own[-1] = np.inf
+    return squared_norms(dense - dense.mean(axis=0), own)
 
 
 def check_folds(d: int, rows: Vector, n_sites: int) -> None:
@@ -135,7 +252,8 @@ def largest_leverage(block: Rows) -> float | None:
 
     None if that would take long to compute. Where it is near 1, a row has a direction for itself.
     """
-    X, d = block.X[0], block.p + 1
+    X = block.X[0][:, np.flatnonzero(~held_columns(block))]
+    d = int(X.shape[1]) + 1
     if (len(block.y[0]) + 10 * d) * d * d > MOST_WORK:
         return None
     whole = np.column_stack([X.toarray() if sp.issparse(X) else X, np.ones(len(block.y[0]))])

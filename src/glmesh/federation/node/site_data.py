@@ -13,13 +13,17 @@ from typing import cast
 import numpy as np
 
 from glmesh.contract import Contract, DataTable, Fitted, fit
-from glmesh.contract.fitting import listed
+from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import GlmeshError, InvalidData, InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
+from glmesh.federation.config.families import named_columns
+from glmesh.federation.config.formulas import formula_of
+from glmesh.federation.node.roles import spec_of, with_roles
+from glmesh.federation.node.site_table import CATEGORY, coded, trimmed, with_kinds
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.svmlight import IndexBase
-from glmesh.problem import DataSummary, NodeData
+from glmesh.problem import NodeData
 from glmesh.types import SampleMatrix
 
 _SCALES = 4096  # [columns] beyond which a site does not tell the scales of its columns
@@ -30,16 +34,19 @@ class SiteData:
     """The table of one site, checked without the other sites, and what the other sites are told of it."""
 
     site: Site
-    table: DataTable  # as the file has it
+    table: DataTable  # as the file has it; with a formula only the columns that it names, and rows without gaps
     offer: DataOffer  # what the other sites are told of it
+    left_out: int | None = None  # rows that are not in it because of missing values; None: such rows are refused
 
     @staticmethod
     def read(site: Site) -> SiteData:
         """Read and check a site's data file; raise Mismatch, InvalidInput or UnreadableFile if it cannot be used."""
         federation = site.federation
-        table = read_site_table(site)
+        whole = read_site_table(site)
+        table = trimmed(whole, federation.problem, federation.contract)
+        left_out = whole.m - table.m if federation.problem.drops_gaps else None
         own = own_contract(table, site)
-        fitted = fit(_widened(table, own), own)
+        fitted = fit(_widened(coded(table, own), own), own)
         if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
             raise Mismatch(
                 f"{table.where}: split by features rows must have names, to be compared with those of the other sites; "
@@ -47,29 +54,32 @@ class SiteData:
                 "file if all files have the same rows in the same order"
             )
         weight = "" if table.weight is None else site.file.sample_weight or own.weight
-        data = SiteData(site, table, _offer(fitted, own, weight, site))
+        data = SiteData(site, table, _offer(fitted, own, weight, site), left_out)
         if (told := len(pack_json(data.offer.to_json()))) > CONTROL // 2:
             raise InvalidInput(
                 f"{table.where}: the names of its {table.X.shape[1]:,} columns take {told / 1e6:.1f} MB, and at most "
                 f"{CONTROL / 2e6:.1f} MB can be told to other sites; shorten the names"
             )
-        data.node_data(fitted)  # finds what is not finite
+        own_rows = data.node_data(with_roles(fitted, federation.problem))  # finds what is not finite
+        if own_rows.spec.loss.by_likelihood:
+            own_rows.spec.loss.check(own_rows.y, own_rows.where)
         return data
 
     def fitted(self, contract: Contract) -> Fitted:
         """Return the table with its columns in the order of a contract.
 
-        A sparse table without names gets the zero columns that it lacks. A contract says which target, columns and
-        labels the tables of all sites or ranks have.
+        A sparse table without names gets the zero columns that it lacks; columns that are no features leave them, see
+        `with_roles`. A contract says which target, columns and labels the tables of all sites or ranks have.
         """
-        return fit(_widened(self.table, contract), contract)
+        fitted = fit(_widened(coded(self.table, contract), contract), contract)
+        return with_roles(fitted, self.site.federation.problem)
 
     def node_data(self, fitted: Fitted) -> NodeData:
         """Return the site's table, in the contract's order, as a node's data of the federation's problem.
 
         A contract says which target, columns and labels the tables of all sites or ranks have.
         """
-        spec = self.site.federation.problem.model()
+        spec = spec_of(self.site.federation.problem, fitted)
         return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
 
 
@@ -84,22 +94,6 @@ def _widened(table: DataTable, contract: Contract) -> DataTable:
     X = table.X.copy()
     X.resize((table.m, width))
     return replace(table, X=X)
-
-
-def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
-    """Return what a problem between sites must know of all sites' data, from this site's data and the labels.
-
-    The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
-    classification. The range of other targets and the weights are those of this site: split by features they are
-    everybody's, split by samples only a free intercept would need them, which peers do not train by gossip. A contract
-    says which target, columns and labels the tables of all sites or ranks have.
-    """
-    own = data.summary()
-    if not labels:
-        return own
-    numbers = [one for one in labels if not isinstance(one, str)]
-    low, high = (min(numbers), max(numbers)) if len(numbers) == len(labels) else (0.0, len(labels) - 1.0)
-    return replace(own, y_min=low, y_max=high)
 
 
 def read_site_table(site: Site) -> DataTable:
@@ -119,6 +113,8 @@ def read_site_table(site: Site) -> DataTable:
             weight=wanted["weight"] or None,
             missing=contract.missing,
             index_base=cast("IndexBase", "auto" if base is None else base),
+            texts=formula_of(site.federation.problem.formula).candidates if site.federation.problem.formula else (),
+            gaps=site.federation.problem.drops_gaps,
         )
     except InvalidData:
         raise
@@ -126,6 +122,10 @@ def read_site_table(site: Site) -> DataTable:
         names = read_table(site.data, has_target=False, missing=contract.missing).names
         _refuse_lacking(names or (), wanted, file.data, error)
         raise
+    beside = named_columns(site.federation.problem)
+    if beside and table.names is None:
+        raise Mismatch(f"{file.data}: has no header, and {spoken(tuple(beside.values()))} must be found by name")
+    _refuse_lacking(table.names or (), beside, file.data, None)
     return replace(table, where=file.data)
 
 
@@ -135,15 +135,18 @@ def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
     A name is "" where neither says it. A contract says which target, columns and labels the tables of all sites or
     ranks have.
     """
-    file = site.file
+    file, formula = site.file, site.federation.problem.formula
+    target = formula_of(formula).targets[0] if formula else contract.target
+    if formula and file.target not in ("", target):
+        raise InvalidInput(f"the node file has target = {file.target!r}, and the formula {target!r}; leave the key out")
     return {
-        "target": file.target or contract.target,
+        "target": site.federation.problem.time or file.target or target,
         "ids": file.ids or contract.ids,
         "weight": file.sample_weight or contract.weight,
     }
 
 
-def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, error: InvalidInput) -> None:
+def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, error: InvalidInput | None) -> None:
     """Raise Mismatch if a file with the column names `names` lacks a column that is wanted.
 
     `wanted` is {what it is for: its name}, `where` the file for the message, `error` the cause. A file without names is
@@ -162,12 +165,13 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 
     A contract says which target, columns and labels the tables of all sites or ranks have.
     """
-    part, contract = site.federation.problem, site.federation.data
+    part, contract = site.federation.problem, site.federation.contract
     if contract is not None:
-        labels = table.labels if part.model().loss.classifies else ()
+        labels = table.labels if part.has_labels else ()
         return contract if contract.labels else contract.with_labels(labels)
     weight = "" if table.weight is None else site.file.sample_weight
-    return Contract.like(table, split=part.split, classifies=part.model().loss.classifies, weight=weight)
+    made = Contract.like(table, split=part.split, classifies=part.has_labels, weight=weight)
+    return with_kinds(made, table) if part.formula else made
 
 
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
@@ -194,7 +198,7 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
             rows=table.m,
             ids="" if table.ids is None else row_digest(table.ids, federation),
         )
-    offer = replace(offer, scales=[] if len(own.columns) > _SCALES else scales(table.X))
+    offer = replace(offer, scales=[] if len(own.columns) > _SCALES else _scales(table.X, own))
     if federation.data is not None:  # all sites have the names
         return offer
     return replace(
@@ -202,7 +206,13 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
         names=list(own.names) if own.header else None,
         width=len(own.columns),
         booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"],
+        categories=[k for k, column in enumerate(own.columns) if column.kind == CATEGORY],
     )
+
+
+def _scales(X: SampleMatrix, own: Contract) -> list[int | None]:
+    """Return `scales` of X, None for the categories of the contract that the table keeps."""
+    return [None if one.kind == CATEGORY else k for k, one in zip(scales(X), own.columns, strict=True)]
 
 
 def _said_base(table: DataTable, said: bool) -> str:

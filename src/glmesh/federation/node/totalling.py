@@ -6,17 +6,20 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, TypedDict
+from dataclasses import asdict
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.contract import Fitted
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
-from glmesh.federation.node.checkpoint import contract_of
+from glmesh.federation.node.answer import Answer
+from glmesh.federation.node.fit_figures import FitFigures, ReleaseFigures, released_figures
+from glmesh.federation.node.levels import Agreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.program import Answer, SiteProgram, site_method
-from glmesh.federation.node.rules import RuleBook, largest_leverage
+from glmesh.federation.node.own_rows import OwnRows
+from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
+from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import Kept, TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
 from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
@@ -25,10 +28,11 @@ from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
+from glmesh.formatting import rows_text
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import Rows
 from glmesh.methods.totals.dealing import rows_of_part
-from glmesh.methods.totals.traits import Traits
+from glmesh.methods.totals.likelihood.outputs import coefficient_table
 from glmesh.problem import DataSummary, NodeData
 
 _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
@@ -40,31 +44,17 @@ _OTHER_ROWS = (
     "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
     "model; put the rows back, or begin with a new federation file"
 )
+# how a fit without a proof ended, by why no more totals were worth it; other reasons say that there is no optimum
+_OUTCOMES = {
+    "": TrainingOutcome.OUT_OF_ROUNDS,
+    "stationary": TrainingOutcome.STATIONARY,
+    "rounding": TrainingOutcome.STALLED,
+    "collinear": TrainingOutcome.COLLINEAR,
+    "outside": TrainingOutcome.NO_START,
+}
+# ends of a family without a penalty in which coefficients say nothing: there is no maximum, or none is proven
+_NO_MODEL = (TrainingOutcome.NO_OPTIMUM, TrainingOutcome.NO_START, TrainingOutcome.STALLED)
 _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
-
-
-class ReleaseFigures(TypedDict):
-    """Figures that are shown and not enforced: what a site has contributed, and how far a single row stands out."""
-
-    leverage: float | None  # largest leverage of one of the site's rows; None: not computed
-    released: int  # numbers that the site has contributed to totals, of all fits; masks hide each of them
-    released_share: float  # the same, divided by the entries of the site's table, the intercept's ones included
-
-
-class FitFigures(ReleaseFigures):
-    """Figures of a fit on totals, as JSON; `monitor.history.Figures` explains each key."""
-
-    round: int
-    members: list[str]
-    without: list[str]
-    certificate: float | None
-    certificate_round: int | None
-    objective: float | None
-    missed: int
-    communications: int
-    done: list[str]
-    chosen: str
-    revealed: str
 
 
 class Totalling:
@@ -72,15 +62,13 @@ class Totalling:
 
     machine_kind: ClassVar[type[Machine]] = Machine
 
-    def __init__(
-        self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
-    ) -> None:
+    def __init__(self, neighbourhood: Neighbourhood, federation: Federation, own: OwnRows) -> None:
         warm_up_totals()  # so that no sign of life waits for a compilation
-        self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
+        self._neighbourhood, self._federation, self._own = neighbourhood, federation, own
+        self._fitted, self._summary = own.fitted, own.summary
         site = neighbourhood.site
         self._site = site
-        self._data = data
-        self._block = self.rows_of(federation, site, data, summary)
+        self._block = self.rows_of(federation, site, own.data, own.summary)
         self.info = _federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
@@ -88,13 +76,17 @@ class Totalling:
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
-        self.machine = self.machine_kind(
-            self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic()
-        )
-        self._leverage = largest_leverage(self._block)
+        secret = secrets.token_bytes(32)
+        self.machine = self.machine_kind(self.info, keys, secret, start, self._kept.memory, time.monotonic())
+        frame = own.frame(federation, site)
+        local = None if frame is None else frame.alone()
+        self._shown = self._block if local is None else self._designed(local)  # rows that figures are about
+        self._leverage = largest_leverage(self._shown)
         self._released: set[tuple[str, int, int, str]] = set()  # contributions of this process that were sent
         self._chosen = ""  # which alpha was chosen, in words
+        self._said: list[str] = []  # sentences on rows that were left out, and on rare levels
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
+        self._off = np.nan  # proven bound of the distance to the optimum in standard errors, after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
 
@@ -107,23 +99,22 @@ class Totalling:
         block = cls.rows_of(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
         cls.rules_of(federation, site, block, kept).check_alone(block)
-        return _released(block, kept.released, largest_leverage(block))
+        return released_figures(block, kept.released, None if federation.problem.formula else largest_leverage(block))
 
     @classmethod
     def rows_of(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
         """Return the site's own rows as a block with a single node, which methods on totals read."""
-        spec = federation.problem.model()
-        table = spec.penalty_of(None).as_table()
-        assert table is not None  # `ProblemPart.model` has refused others
         X, y, weight = rows_of_part(data, summary, site.me)
+        table = coefficient_table(data.spec, int(X.shape[1]))  # `ProblemPart.model` has refused penalties without one
         ids = np.array([site.me], dtype=np.uint64)
-        return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
+        return Rows(ids, federation.network_info(), [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
 
     @classmethod
     def rules_of(cls, federation: Federation, site: Site, block: Rows, kept: Kept) -> RuleBook:
         """Return the site's RuleBook; `kept` says how many of its rows differ from its last contribution."""
-        kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
-        constant = bool(kinked) or Traits.of(block.loss).quadratic
+        smooth = block.loss.by_likelihood or block.dual.has_smooth_conjugate
+        kinked = "" if smooth else federation.problem.loss
+        constant = bool(kinked) or has_constant_curvature(block)
         late = any(member.late for member in federation.members)
         may_change = federation.gone == "without" or late
         return RuleBook(site.rules, site.file.name, constant, may_change, kinked, kept.changed)
@@ -141,13 +132,15 @@ class Totalling:
             "without": [name for k, name in enumerate(names) if k not in ids],
             "certificate": float(gap) if np.isfinite(gap) else None,
             "certificate_round": None if self._runner is None else self._runner.totals,
+            "standard_errors": float(self._off) if np.isfinite(self._off) else None,
             "objective": float(objective) if np.isfinite(objective) else None,
             "missed": 0,
             "communications": max(self.contributions.values(), default=0),
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
             "chosen": self._chosen,
             "revealed": self._federation.revealed,
-            **_released(self._block, self._kept.released, self._leverage),
+            "rows": "; ".join(self._said),
+            **released_figures(self._shown, self._kept.released, self._leverage),
         }
 
     def run(
@@ -190,18 +183,26 @@ class Totalling:
         """
         part, block = self._federation.problem, self._block
         method = site_method(part, block.p)
-        names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
+        names = self._fitted.table.columns
 
-        n_sites = len(self.info.names)
-        told = self.told(seen)
-        return SiteProgram(method, block, n_sites, part.tol, max_rounds, self._rules, names, part.rare, told, part.cv)
+        checks = part.tol, max_rounds, self._rules, names, part.rare, self.told(seen), part.cv
+        frame = self._own.frame(self._federation, self._site)
+        columns = None
+        if frame is not None:
+            columns = FormulaColumns(frame, self._designed, lambda p: site_method(part, p))
+        return SiteProgram(
+            *(method, block, len(self.info.names), *checks, self._fitted.labels), columns, self._own.left_out
+        )
 
-    def told(self, seen: Callable[[float, float], None]) -> Callable[[float, float], None]:
-        """Return a function that keeps objective and gap of the last round for `figures`, and calls `seen`."""
+    def told(self, seen: Callable[[float, float], None]) -> Callable[[float, float, float], None]:
+        """Return a function that keeps objective, gap and standard errors off of a round for `figures`.
 
-        def keep(objective: float, gap: float) -> None:
-            """Keep objective and gap of the last round for `figures`, and tell the caller."""
-            self._progress = objective, gap
+        It calls `seen` with the first two.
+        """
+
+        def keep(objective: float, gap: float, off: float) -> None:
+            """Keep objective, gap and standard errors off of the last round for `figures`, and tell the caller."""
+            self._progress, self._off = (objective, gap), off
             seen(objective, gap)
 
         return keep
@@ -209,6 +210,11 @@ class Totalling:
     def _answer(self) -> Answer:
         """Return the model that more than half of the members voted for."""
         return Answer.of_bytes(self.machine.model)
+
+    def _designed(self, agreed: Agreement) -> Rows:
+        """Return the site's rows with the columns of the design that all sites have agreed on."""
+        data, summary = self._own.designed(agreed, self._federation.problem)
+        return self.rows_of(self._federation, self._site, data, summary)
 
     # messages
 
@@ -305,7 +311,8 @@ class Totalling:
             raise InvalidInput(f"another process of {names[self.info.me]} has been started since; this one ends")
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
-            raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
+            public = self._runner.refusal.public
+            raise Mismatch(public, private=str(self._runner.refusal).removeprefix(public).lstrip("; "))
         if self._ends_all(refusals):
             self.machine.refuse(_PASSED_ON)  # tells the neighbours that this node knows
             self._pass_on()
@@ -375,15 +382,18 @@ class Totalling:
         Return the Ending with the model's sites.
         """
         answer = self._answer()
-        self._progress = answer.objective, answer.certificate.relative
+        self._progress, self._off = (answer.objective, answer.certificate.relative), answer.off
         if answer.curve is not None:
             self._chosen = answer.curve.text(self._federation.problem.choose)
-        outcome = TrainingOutcome.CERTIFIED
-        if not answer.certified:
-            outcome = TrainingOutcome.NO_OPTIMUM if answer.failure else TrainingOutcome.OUT_OF_ROUNDS
+        rows = [] if answer.left_out is None else [f"rows of all sites: {rows_text(*answer.left_out)}"]
+        self._said = [*rows, *answer.said]
+        outcome = _OUTCOMES.get(answer.failure, TrainingOutcome.NO_OPTIMUM)
+        if answer.certified:
+            outcome = TrainingOutcome.CERTIFIED
         model = self._model(answer, outcome)
         self._save()
-        model.save(self._site.state / "model.npz")
+        if not (self._federation.problem.is_unpenalised and outcome in _NO_MODEL):
+            model.save(self._site.state / "model.npz")
         self._neighbourhood.phase = outcome.name.lower()
         self._neighbourhood.waiting = None
         about = {"round": answer.totals, "gap": answer.certificate.relative}
@@ -395,7 +405,11 @@ class Totalling:
         links = self._neighbourhood.links
         links.send_to_all(Kind.BYE, pack_json({}))
         links.flush(1.0)
-        said = (answer.failure, self._chosen and f"{self._chosen}.", self._federation.revealed)
+        said = (
+            *(answer.sentence, self._chosen and f"{self._chosen}."),
+            *(f"{one[0].upper()}{one[1:]}." for one in self._said),
+            self._federation.revealed,
+        )
         return Ending(outcome, model.sites, model.without, why=" ".join(one for one in said if one))
 
     def _all_know(self) -> bool:
@@ -406,20 +420,22 @@ class Totalling:
 
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
         """Return the Model that the node writes to its file, from the answer that all sites voted for."""
-        part, spec, names = self._federation.problem, self._federation.problem.model(), self.info.names
-        classes: tuple[float | str, ...] | None = self._summary.classes if spec.loss.classifies else None
-        if classes is not None and any(isinstance(label, str) for label in self._fitted.labels):
+        part, names, loss = self._federation.problem, self.info.names, self._block.loss
+        classes: tuple[float | str, ...] | None = self._summary.classes if loss.classifies else None
+        if loss.n_outputs > 1 or (classes is not None and any(isinstance(one, str) for one in self._fitted.labels)):
             classes = self._fitted.labels
         return Model(
             coef=answer.coef,
             intercept=answer.intercept,
-            loss=part.loss,
+            loss=loss.name,
             penalty=part.penalty,
             alpha=part.alpha if answer.curve is None else answer.curve.alpha,
-            l1_ratio=float(spec.l1_ratio or 0.0),
+            l1_ratio=float(part.model().l1_ratio or 0.0),
             classes=classes,
             info=self._provenance(answer, outcome),
-            contract=contract_of(self._fitted, part.split),
+            contract=self._own.contract_of_model(answer.design, part),
+            design=answer.design,
+            facts=answer.facts,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
             sites=tuple(names[k] for k in answer.members),
@@ -442,26 +458,27 @@ class Totalling:
             proof = answer.certificate
             info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
             info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
+        if part.family:
+            info |= asdict(self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
+        if np.isfinite(answer.off):
+            info["standard_errors_off"] = answer.off
+        if answer.remark:
+            info["remark"] = answer.remark
         if self._federation.revealed:
             info["revealed"] = self._federation.revealed
         if answer.dropped:
-            columns = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
+            columns = self._own.columns(answer.design, part)
             info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
+        if answer.left_out is not None:
+            info |= {"rows": answer.left_out[0], "rows_left_out": answer.left_out[1]}
+        if answer.said:
+            info["levels"] = "; ".join(answer.said)
         if answer.curve is not None:
             curve = answer.curve
             info |= {"cv_folds": part.cv, "cv_rule": part.choose}
             found = {"cv_alphas": curve.weights, "cv_losses": curve.means, "cv_standard_errors": curve.errors}
             info |= {key: " ".join(repr(float(one)) for one in values) for key, values in found.items()}
         return info
-
-
-def _released(block: Rows, released: int, leverage: float | None) -> ReleaseFigures:
-    """Return the ReleaseFigures of a site with these rows: `released` numbers contributed, largest leverage of a row.
-
-    `leverage` None: it was not computed.
-    """
-    share = released / (len(block.y[0]) * (block.p + 1))
-    return {"leverage": leverage, "released": released, "released_share": share}
 
 
 def _federation_info(federation: Federation, site: Site) -> FederationInfo:

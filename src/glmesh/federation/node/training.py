@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from glmesh.contract import Fitted
+from glmesh.engine.result import Status
 from glmesh.federation.node.checkpoint import model_of
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.wire import Kind, pack_json
@@ -25,6 +26,10 @@ class TrainingOutcome(Enum):
     ALONE = "The model is proven to be within tol of the best for these rows; nobody confirmed that others have theirs."
     OUT_OF_ROUNDS = "Stopped after max_rounds without a proof; raise max_rounds or relax tol."
     NO_OPTIMUM = "There is no optimum to be found."
+    STATIONARY = Status.STATIONARY.value
+    COLLINEAR = Status.COLLINEAR.value
+    STALLED = Status.STALLED.value
+    NO_START = Status.NO_START.value
     TOO_FEW = "Stopped without a model."
     WAITED = "Stopped without a model, after waiting."
     LEFT_BEHIND = "The others are done; this node came back too late to prove its part."

@@ -90,6 +90,7 @@ class DataOffer(JsonRecord):
     names: list[str] | None = None  # of the features, in the order of the file; None: the file has no header
     width: int = 0  # number of features
     booleans: list[int] = field(default_factory=list)  # positions of features that hold 0 and 1 only
+    categories: list[int] = field(default_factory=list)  # positions of features that hold text, for a formula
     open: bool = False  # the table is sparse, and may lack features at its end
     labels: list[str | float] = field(default_factory=list)  # distinct labels of a classification, numbers or texts
     weight: str = ""  # name of the column with the sample weights; empty: none
@@ -119,9 +120,9 @@ class DataOffer(JsonRecord):
         for label in self.labels:
             if not (_is_finite(label) or (isinstance(label, str) and len(label) <= _NAME)) or isinstance(label, bool):
                 raise unexpected("offer, labels", "finite numbers and texts", label)
-        for place in self.booleans:
+        for place in (*self.booleans, *self.categories):
             if type(place) is not int or not 0 <= place < self.width:
-                raise unexpected("offer, booleans", "positions of features", place)
+                raise unexpected("offer, booleans and categories", "positions of features", place)
         for scale in self.scales:
             if scale is not None and (type(scale) is not int or abs(scale) > 2000):
                 raise unexpected("offer, scales", "powers of two of numbers", scale)

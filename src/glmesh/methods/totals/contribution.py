@@ -7,18 +7,19 @@ divides rows and columns of a product among threads, never a sum).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.kernels.gram import add_dense_gram, pack_triangle
+from glmesh.kernels.gram import pack_triangle
+from glmesh.kernels.narrow import column_products, node_grams, row_products
 from glmesh.methods.totals.query import Query
 from glmesh.methods.totals.row_terms import EPSILON, node_sums, row_terms
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.methods.totals.standardise import NARROW, sparse_gram
-from glmesh.parallel import SERIAL
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 FEW_CURVED = 0.5  # [rows] share with a curvature up to which the others are left out, because copying costs time
@@ -92,6 +93,13 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
     """Return (predictions at the query's point, their change by its step) for all m hosted rows, each of shape (m,)."""
     raw = penalty.raw(np.stack([query.point, query.step]))
     out = np.empty((block.starts[-1], 2))
+    stacked = _narrow(block)
+    if stacked is not None:
+        ends = [(int(block.starts[part.start]), int(block.starts[part.stop])) for part in _spans(block)]
+        list(
+            block.threads.map(lambda span: row_products(stacked[span[0] : span[1]], raw, out[span[0] : span[1]]), ends)
+        )
+        return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
     def fill(k: int) -> None:
         """Compute both predictions of the rows of the k-th hosted node into `out`."""
@@ -99,7 +107,7 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
         out[a:b] = block.X[k] @ raw[:-1]
         out[a:b] += raw[-1]
 
-    list(block.threads.map(fill, range(block.size)))
+    _each(block, fill)
     return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
 
@@ -119,6 +127,17 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
     `rows` has the vectors, shape (n, m), an entry for each of the m hosted rows; X_k are the rows of node k, with a 1
     for the intercept.
     """
+    stacked = _narrow(block)
+    if stacked is not None:
+        rows = np.ascontiguousarray(rows)
+
+        def add(nodes: slice) -> Matrix:
+            """Return the products of some nodes, shape (n, nodes, d)."""
+            part = np.zeros((len(rows), nodes.stop - nodes.start, block.p + 1))
+            column_products(stacked, block.starts[nodes.start : nodes.stop + 1], rows, part)
+            return part
+
+        return np.concatenate(list(block.threads.map(add, _spans(block))), axis=1) / penalty.scale
     out = np.empty((len(rows), block.size, block.p + 1))
 
     def fill(k: int) -> None:
@@ -128,7 +147,7 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
         out[:, k, -1] = own.sum(axis=1)
         out[:, k] /= penalty.scale
 
-    list(block.threads.map(fill, range(block.size)))
+    _each(block, fill)
     return out
 
 
@@ -140,20 +159,48 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
     n, factors = len(columns), 1.0 / penalty.scale[columns]
     out = np.zeros((block.size, n * (n + 1) // 2))
     ones = bool(columns[-1] == block.p)
-    by_rows = n <= NARROW and n - ones == block.p  # all columns
-    part = np.empty(out.shape[1])
+    stacked = _narrow(block) if n - ones == block.p else None
+    if stacked is not None:
 
-    def fill(k: int) -> None:
-        """Compute the triangle of the k-th hosted node into `out`."""
-        own, X = bends[block.starts[k] : block.starts[k + 1]], block.X[k]
-        if by_rows and isinstance(X, np.ndarray):
-            scratch = part if block.threads is SERIAL else np.empty_like(part)
-            add_dense_gram(X, own, (factors, scratch), out[k])
-        else:
-            pack_triangle(gram(X, block.transposed[k], own, columns), factors, out[k])
+        def add(nodes: slice) -> None:
+            """Compute the triangles of some nodes into `out`."""
+            starts = block.starts[nodes.start : nodes.stop + 1]
+            node_grams(stacked, starts, bends, (factors, np.empty(out.shape[1])), out[nodes])
 
-    list(block.threads.map(fill, range(block.size)))
+        list(block.threads.map(add, _spans(block)))
+        return out
+
+    def fill(nodes: slice) -> None:
+        """Compute the triangles of some nodes into `out`, one after the other in the same scratch matrix."""
+        whole = np.empty((n, n))
+        for k in range(nodes.start, nodes.stop):
+            whole[:] = 0.0
+            add_gram_of(block.X[k], bends[block.starts[k] : block.starts[k + 1]], columns, whole)
+            pack_triangle(whole, factors, out[k])
+
+    list(block.threads.map(fill, _spans(block)))
     return out
+
+
+def _narrow(block: Rows) -> Matrix | None:
+    """Return the rows of all nodes as one array, shape (m, p), if they are dense with few columns; else None."""
+    return block.stacked if block.p < NARROW else None
+
+
+def _each(block: Rows, function: Callable[[int], None]) -> None:
+    """Call function(k) for the hosted nodes k = 0, 1, ..., which the block's threads divide among them."""
+
+    def some(nodes: slice) -> None:
+        """Call it for the nodes of a slice."""
+        for k in range(nodes.start, nodes.stop):
+            function(k)
+
+    list(block.threads.map(some, _spans(block)))
+
+
+def _spans(block: Rows) -> list[slice]:
+    """Return slices of the hosted nodes, one for each thread."""
+    return block.threads.spans(block.nonzeros)
 
 
 @lru_cache(maxsize=4)
@@ -163,22 +210,25 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
-    """Return X^T diag(h) X on n of the columns, shape (n, n), of which only the upper triangle is valid.
+def gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+    """Return X^T diag(h) X on n of the columns, shape (n, n), as `add_gram_of` makes it."""
+    out = np.zeros((len(columns), len(columns)))
+    add_gram_of(X, h, columns, out)
+    return out
 
-    X has shape (m, p), Xt is its transpose, h has shape (m,). `columns` are numbers, ascending; number p stands for a
+
+def add_gram_of(X: SampleMatrix, h: Vector, columns: Indices, out: Matrix) -> None:
+    """Add X^T diag(h) X on n of the columns to `out`, shape (n, n), of which only the upper triangle is valid then.
+
+    X has shape (m, p), h has shape (m,). `columns` are numbers, ascending; number p stands for a
     column of ones after those of X.
     """
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
     own = columns[: n - ones]
-    out = np.zeros((n, n))
     if sp.issparse(X):
         sparse_gram(X, X.data, h, own, out)
-        if ones:
-            out[:-1, -1] = (Xt @ h)[own]
-            out[-1, -1] = h.sum()
-        return out
+        return
     curved = np.flatnonzero(h)
     if len(curved) <= FEW_CURVED * len(h):
         X, h = X[curved], h[curved]
@@ -190,7 +240,6 @@ def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matr
         if ones:
             weighed[:, -1] = root[a : a + CHUNK]
         out += weighed.T @ weighed
-    return out
 
 
 def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:

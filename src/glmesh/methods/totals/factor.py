@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from glmesh.types import Matrix, Vector
 
@@ -27,12 +27,10 @@ class Factor:
         at = np.arange(len(matrix))
         for ridge in RIDGES:
             scaled[at, at] = np.where(diagonal > 0, 1.0, 0.0) + ridge + (diagonal <= 0)
-            try:
-                self._factor = scipy.linalg.cho_factor(scaled)
-            except np.linalg.LinAlgError:
-                continue
-            self.ridge = ridge
-            return
+            self._factor, pivot = lapack.dpotrf(scaled, clean=False)
+            if pivot == 0 and np.isfinite(np.diagonal(self._factor)).all():
+                self.ridge = ridge
+                return
         raise np.linalg.LinAlgError(f"not positive definite with a ridge of {RIDGES[-1]}")
 
     def solve(self, right: Vector) -> Vector:
@@ -45,4 +43,5 @@ class Factor:
     def _once(self, right: Vector) -> Vector:
         """Return the solution x of matrix x = right, in the shape of `right`, without refinement."""
         scale = self.scale if right.ndim == 1 else self.scale[:, None]
-        return np.asarray(scale * scipy.linalg.cho_solve(self._factor, scale * right))
+        solution, _ = lapack.dpotrs(self._factor, scale * right)
+        return np.asarray(scale * (solution if right.ndim > 1 else solution.ravel()))

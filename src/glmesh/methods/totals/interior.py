@@ -110,15 +110,15 @@ class InteriorPoint(TotalMethod[InteriorState]):
         """
         state.visited = at_rows.visited(block)
         if state.frame is None:
-            fields = _of_all(block, lambda k: at_rows.moments(block, k, state))
-            self._begin(block, state, (yield Total(_stacked(fields), at=state.centre)))
+            told = _of_all(block, lambda k: at_rows.moments(block, k, state))
+            self._begin(block, state, (yield Total(_stacked(told), at=state.centre)))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
         model = steps.InteriorModel.of(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
-        made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
+        fields, rows = at_rows.step_fields(block, state, frame, cap)
         trial = steps.TrialPoint.of(model, state)
-        sums = yield Total(_stacked([fields for fields, _ in made]), like=like, at=trial.point)
+        sums = yield Total(fields, like=like, at=trial.point)
         state.sums = sums
         try:
             factor = steps.newton_matrix(model, trial, sums)
@@ -126,7 +126,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             state.failure = "rounding"
             return
         if not steps.may_be_coarse(like, sums, n_nodes):
-            self._certify(block, state, trial, factor)
+            self._certify(block, state, model, trial, factor)
         state.watch()
         if state.step is not None:
             length, best = steps.better_length(model, state, state.step, sums)
@@ -134,7 +134,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             if length != trial.length:
                 state.shorten(length)
                 return
-        state.accept(trial.point, trial.l1, [rows for _, rows in made])
+        state.accept(trial.point, trial.l1, rows)
         least = max(steps.LEAST_MU * self.tol * state.objective / model.n_pieces, TINY_MU * state.mu)
         state.plan(steps.newton_step(model, state, trial, sums, factor, least))
 
@@ -182,15 +182,16 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
     # values and bounds
 
-    def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
+    def _certify(
+        self, block: Rows, state: InteriorState, model: steps.InteriorModel, trial: steps.TrialPoint, factor: Factor
+    ) -> None:
         """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
 
-        `factor` is that of the Newton matrix there. A total is a sum over all nodes.
+        `model` is the objective, `factor` that of the Newton matrix at the point. A total is a sum over all nodes.
         """
         frame, sums = state.frame, state.sums
         assert frame is not None
         assert sums is not None
-        model = steps.InteriorModel.of(block, frame)
         points = {"loss": trial.point}
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine

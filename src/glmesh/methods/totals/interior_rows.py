@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 
 from glmesh.core.totals import Sums
 from glmesh.kernels.interior import Losses, Move, Outcome, step_rows
+from glmesh.kernels.narrow import NarrowRows, NarrowScratch, NarrowSums, step_narrow_rows
 from glmesh.methods.totals.interior_state import Frame, InteriorState
 from glmesh.methods.totals.rows import Rows
-from glmesh.methods.totals.standardise import column_sums
+from glmesh.methods.totals.standardise import CHUNK, NARROW, column_sums
 from glmesh.types import Matrix, SampleMatrix, Vector
 
 # [step] lengths at which the smoothed objective is known, to 0.01 because shorter steps mean that mu is wrong
@@ -47,56 +50,100 @@ def moments(block: Rows, k: int, state: InteriorState) -> Fields:
     return fields
 
 
-def step_fields(block: Rows, k: int, state: InteriorState, frame: Frame, cap: float) -> tuple[Fields, Matrix]:
-    """Return (fields, multipliers) of the k-th hosted node for a total that tries the state's step.
+def step_fields(block: Rows, state: InteriorState, frame: Frame, cap: float) -> tuple[dict[str, Matrix], list[Matrix]]:
+    """Return (fields, multipliers) of the hosted nodes for a total that tries the state's step.
 
-    The fields are {name: array}; the multipliers are those of the node's rows after the step, shape (m_k, J, 4), J per
-    row. Without a step the multipliers are at their centres, and all candidates for a dual point are the same. Values
-    of the objective beyond `cap` are cut to it, so that no step needs larger grains.
+    The fields are {name: array of shape (n_hosted, size)}; the multipliers are those of each node's rows after the
+    step, shape (m_k, J, 4), J per row. Without a step the multipliers are at their centres, and all candidates for a
+    dual point are the same. Values of the objective beyond `cap` are cut to it, so that no step needs larger grains.
     """
-    kinks, step, X = frame.kinks, state.step, block.X[k]
-    table = block.kernel_rows[block.starts[k] : block.starts[k + 1]]
-    shift = 0.0 if block.loss.classifies else frame.shift
-    barrier = kinks.width * frame.weight / frame.n_rows
-    after = np.zeros((len(table), kinks.n_pieces, 4))
-    before, length, mu, ways = after, 0.0, state.mu, np.zeros((4, frame.columns.d))
+    kinks, step, d = frame.kinks, state.step, frame.columns.d
+    losses = Losses(
+        block.kernel_rows,
+        0.0 if block.loss.classifies else frame.shift,
+        kinks.idle,
+        kinks.n_pieces * kinks.width,
+        kinks.width * frame.weight / frame.n_rows,
+    )
+    after = np.zeros((len(block.kernel_rows), kinks.n_pieces, 4))
+    before, length, mu, ways = after, 0.0, state.mu, np.zeros((4, d))
     ways[0] = state.point
     if step is not None:
-        before, length, mu = state.rows[k], step.length, step.mu
+        before, length, mu = np.concatenate(state.rows), step.length, step.mu
         ways[1:] = step.direction, step.restoring, step.affine
-    lengths = np.array([0.0, length, *TRIALS])
-    sums, scratch = np.zeros(len(VALUES) + N_SUMS), np.zeros((2, len(lengths)))
-    own = frame.columns.pass_over(X, N_VECTORS)
+    move = Move(before, np.zeros((0, 4)), np.array([0.0, length, *TRIALS]), length, mu)
+    sums, columns = _no_sums(block.size, d), np.ascontiguousarray(ways.T)
+    stacked = block.stacked if d <= NARROW else None
+
+    def fill(nodes: slice) -> None:
+        """Compute the sums and multipliers of some hosted nodes into the arrays above."""
+        if stacked is not None:
+            part = NarrowRows(stacked, block.starts[nodes.start : nodes.stop + 1], *frame.columns.centring, columns)
+            _step_narrow(part, losses, move, after, NarrowSums(*[one[nodes] for one in sums]))
+            return
+        for k in range(nodes.start, nodes.stop):
+            rows = slice(int(block.starts[k]), int(block.starts[k + 1]))
+            own = losses._replace(table=losses.table[rows]), move._replace(before=before[rows])
+            _step(block.X[k], frame, ways, own, after[rows], NarrowSums(*[one[k] for one in sums]))
+
+    list(block.threads.map(fill, block.threads.spans(block.nonzeros)))
+    moments, flat = sums.moments, (block.size, -1)
+    fields = {"values": np.minimum(sums.losses, cap), "k": sums.k.reshape(flat), "size": sums.sizes}
+    fields |= {"spread": sums.spread, "gram": sums.triangle, "right": moments[:, 1], "pull": moments[:, 2]}
+    fields |= {"theta": moments[:, SIGNS].reshape(flat), "room": moments[:, ROOMS].reshape(flat)}
+    return fields, [after[a:b] for a, b in pairwise(block.starts.tolist())]
+
+
+def _no_sums(n_nodes: int, d: int) -> NarrowSums:
+    """Return the sums of nodes without a row, all zero, for d standardised columns."""
+    return NarrowSums(
+        np.zeros((n_nodes, len(VALUES))),
+        np.zeros((n_nodes, len(CANDIDATES), len(PARTS) + 1)),
+        np.zeros((n_nodes, len(CANDIDATES))),
+        np.zeros((n_nodes, 1)),
+        np.zeros((n_nodes, N_VECTORS, d)),
+        np.zeros((n_nodes, d * (d + 1) // 2)),
+    )
+
+
+def _step_narrow(rows: NarrowRows, losses: Losses, move: Move, after: Matrix, sums: NarrowSums) -> None:
+    """Make the step on the rows of some nodes by one kernel: write multipliers to `after`, and add to `sums`."""
+    n, d = min(CHUNK, int(np.diff(rows.starts).max(initial=1))), sums.moments.shape[2]
+    scratch = NarrowScratch(
+        np.empty((n, d)),
+        np.empty((n, 4)),
+        np.empty((n, N_VECTORS)),
+        np.empty(n),
+        np.empty(sums.triangle.shape[1]),
+        np.ones(d),
+        np.empty(len(VALUES)),
+        np.zeros((2, len(move.lengths))),
+    )
+    step_narrow_rows(rows, losses, move, after, sums, scratch)
+
+
+def _step(
+    X: SampleMatrix, frame: Frame, ways: Matrix, of_rows: tuple[Losses, Move], after: Matrix, sums: NarrowSums
+) -> None:
+    """Make the step on the rows X of one node: write multipliers to `after`, and the sums of the node to `sums`."""
+    losses, move = of_rows
+    own, scratch = frame.columns.pass_over(X, N_VECTORS), np.zeros((2, len(move.lengths)))
     for rows in own.chunks:
         predictions = own.predictions(rows, ways)
-        vectors, part = np.zeros((len(predictions), N_VECTORS)), np.zeros_like(sums)
+        vectors, part = np.zeros((len(predictions), N_VECTORS)), np.zeros(len(VALUES))
         step_rows(
-            Losses(table[rows], shift, kinks.idle, kinks.n_pieces * kinks.width, barrier),
-            Move(before[rows], predictions, lengths, length, mu),
-            Outcome(after[rows], vectors, *_divided(part), scratch),
+            losses._replace(table=losses.table[rows]),
+            move._replace(before=move.before[rows], predictions=predictions),
+            Outcome(after[rows], vectors, part, sums.k, sums.sizes, sums.spread, scratch),
         )
-        sums += part
+        sums.losses[:] += part
         own.add(rows, vectors)
-    values, k_sums, sizes, spread = _divided(sums)
-    gram, moments = own.sums()
-    fields = {"values": np.minimum(values, cap), "k": k_sums.ravel(), "size": sizes, "spread": spread, "gram": gram}
-    fields |= {"right": moments[:, 1], "pull": moments[:, 2]}
-    return fields | {"theta": moments.T[SIGNS].ravel(), "room": moments.T[ROOMS].ravel()}, after
+    sums.triangle[:], moments = own.sums()
+    sums.moments[:] = moments.T
 
 
-N_SUMS = len(CANDIDATES) * (len(PARTS) + 1) + len(CANDIDATES) + 1  # that are not values: "k", "size" and "spread"
 SIGNS = [3 + len(PARTS) * c + part for c in range(len(CANDIDATES)) for part in (0, 1)]  # vectors of the field "theta"
 ROOMS = [5 + len(PARTS) * c for c in range(len(CANDIDATES))]  # vectors of the field "room"
-
-
-def _divided(sums: Vector) -> tuple[Vector, Matrix, Vector, Vector]:
-    """Return four pieces of a node's vector of sums, which share its memory: values, k (3, 4), sizes (3,), spread (1,).
-
-    values has the losses that VALUES names; the others are products of dual points with k, their sizes and their
-    spread.
-    """
-    a, b = len(VALUES), len(sums) - len(CANDIDATES) - 1
-    return sums[:a], sums[a:b].reshape(len(CANDIDATES), -1), sums[b:-1], sums[-1:]
 
 
 def value_of(sums: Sums, name: str | float) -> float:

@@ -86,7 +86,8 @@ class InteriorModel:
         mu is the weight of the barriers that smooth them.
         """
         l2 = self.penalty.l2
-        return float(0.5 * l2 @ w[: len(l2)] ** 2 + self.absolute.smoothed(w[self.at][None], mu).sum())
+        absolute = float(self.absolute.smoothed(w[self.at][None], mu).sum()) if len(self.at) else 0.0
+        return float(0.5 * l2 @ w[: len(l2)] ** 2) + absolute
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +115,8 @@ class TrialPoint:
                 state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu, 0.0
             )
         point = state.point + step.length * step.direction
+        if not len(model.at):
+            return TrialPoint(point, state.l1, step.length, step.mu, step.length)
         slope = step.direction[model.at] + state.point[model.at] - step.mu * state.l1.pull
         move = step.length * state.l1.curvature * slope
         l1 = model.absolute.move(state.l1, move, point[model.at][None], step.mu)

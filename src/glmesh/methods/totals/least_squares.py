@@ -157,7 +157,7 @@ class _Batch:
         triangle is valid, (d,) and (). `columns` are the numbers 0 ... d - 1.
         """
         X, y, s = block.X[k], block.y[k], block.weight[k]
-        whole = gram(X, block.transposed[k], s, columns) / self.scale
+        whole = gram(X, s, columns) / self.scale
         whole /= self.scale[:, None]
         return whole, self._transposed(X, (s * y)[None])[0], float((s * y * y).sum())
 

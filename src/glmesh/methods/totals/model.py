@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.kernels.faces import eliminate, invert, minimise
-from glmesh.methods.totals.contribution import triangle
+from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Matrix, Vector
 
@@ -42,9 +42,7 @@ class NewtonStep:
 def from_triangle(entries: Vector, n: int) -> Matrix:
     """Return the symmetric matrix, shape (n, n), whose upper triangle, row by row, is `entries`."""
     out = np.empty((n, n))
-    rows, columns = triangle(n)
-    out[rows, columns] = entries
-    out[columns, rows] = entries
+    unpack_triangle(np.ascontiguousarray(entries), out)
     return out
 
 
@@ -54,17 +52,19 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
     `bend` is the matrix to take as Hessian, shape (n, n), on these n columns; other coordinates stay. `noise` is by how
     much an entry of the gradient may be wrong.
     """
-    columns, table = model.columns, penalty.table.take(model.columns)
+    columns, d = model.columns, len(model.point)
+    table = penalty.table if len(columns) == d else penalty.table.take(columns)
     if not len(columns):
-        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0, np.zeros(len(model.point), dtype=bool))
-    order = np.argsort(~penalty.smooth[columns], kind="stable")  # smooth coordinates first
+        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0, np.zeros(d, dtype=bool))
+    smooth = penalty.smooth[columns]
+    order = np.argsort(~smooth, kind="stable")  # smooth coordinates first
     inverse = np.argsort(order, kind="stable")
     w, gradient = model.point[columns], model.gradient[columns]
     slopes = gradient + table.l2 * w + table.linear
-    S = bend[np.ix_(order, order)]
+    S = bend.copy() if (order[1:] > order[:-1]).all() else bend[np.ix_(order, order)]
     S[np.diag_indices_from(S)] += table.l2[order]
     limits = np.ascontiguousarray(np.stack([table.l1, table.lo, table.hi])[:, order])
-    u, n_smooth, (L, M) = w[order], np.uint64(penalty.smooth[columns].sum()), np.empty((2, *S.shape))
+    u, n_smooth, (L, M) = w[order], np.uint64(smooth.sum()), np.empty((2, *S.shape))
     arrays = np.empty((8, len(u))), np.empty((7, len(u))), np.empty(len(u), dtype=np.uint64)
     minimise(S, slopes[order], limits, w[order], u, n_smooth, L, M, *arrays)
     e = u[inverse] - w
@@ -73,8 +73,8 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
     change[columns] = e
     decrement = -float((slopes * e).sum() + (table.l1 * (np.abs(w + e) - np.abs(w))).sum())
     pulls = gradient + (bend * e).sum(axis=1)
-    left = np.abs(pulls + table.l2 * (w + e) + table.linear)[penalty.smooth[columns]]
-    sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[penalty.smooth[columns]]
+    left = np.abs(pulls + table.l2 * (w + e) + table.linear)[smooth]
+    sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[smooth]
     residual = float((left / np.where(sizes > 0, sizes, 1.0)).max(initial=0.0))
     everywhere = np.zeros_like(model.point)
     everywhere[columns] = pulls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -21,7 +21,7 @@ from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
-from glmesh.methods.totals.likelihood.outputs import gauge, held, settled
+from glmesh.methods.totals.likelihood.outputs import coefficient_table, held, settled
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
@@ -96,6 +96,22 @@ class TotalMethod(ABC, Generic[StateT]):
         of a quadratic upper bound.
         """
         return None
+
+    def begin(self, block: Rows, drawn: Vector | None) -> StateT:
+        """Return the state of a block before round 0 at a drawn start, shape (d,), or, None, at the usual one.
+
+        Real sites draw a start when their members or data have changed, so that no two totals are made at one point.
+        """
+        if drawn is None:
+            return self.start(block, None, 0.0)
+        return self.start(block, drawn[:-1], float(drawn[-1]) if block.fit_intercept else 0.0)
+
+    def stages(self, block: Rows, state: StateT) -> Iterator[Callable[[], AnyRounds]]:
+        """Yield functions that return the parts of a round, one after another; here there is one, `round`.
+
+        A part can be begun anew if its first total turns out to be at another point than that of another node.
+        """
+        yield lambda: self.round(block, state)
 
     def trials(self, block: Rows, state: StateT) -> list[tuple[Rows, Point]]:
         """Return a list of (rows, point), one for each problem that the coming total is about; here there is one.
@@ -190,7 +206,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """Make the blocks of this process: give every hosted node its rows."""
         setup, spec = self.setup, self.problem.spec
         dealt = [rows_of(self.problem, self.partition, ids, self.summary) for ids in setup.node_ids]
-        table = _table(self.problem, dealt[0][0][0].shape[1])
+        table = coefficient_table(self.problem.spec, dealt[0][0][0].shape[1])
         names = self.problem.feature_names
         self.blocks[:] = [
             Rows(ids.astype(np.uint64), setup.info, *parts, spec.loss, table, spec.fit_intercept, setup.threads, names)
@@ -213,7 +229,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         new._made, new.summary = 0, None if self.summary is None else problem.summary
         if refusal := unsuitable(new.setup):
             raise refusal
-        spec, table = problem.spec, _table(problem, self._width)
+        spec, table = problem.spec, coefficient_table(problem.spec, self._width)
         new.blocks = [
             Rows(
                 block.ids,
@@ -257,7 +273,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
                 f"warm_start needs {wanted} finite coefficients (Result.coef){behind}; got shape {w.shape}"
             )
         rows = np.column_stack([np.atleast_2d(w), np.broadcast_to(intercept, outputs)])
-        flat = (rows if outputs == 1 else held(_whole(block), rows)).ravel()
+        flat = (rows if outputs == 1 else held(block.whole_penalty, rows)).ravel()
         return flat[:-1].copy(), float(flat[-1])
 
     def along(
@@ -272,7 +288,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         if self.transport.fails:
             return None
         each = zip(*(nodes.blocks for nodes in hosted), strict=True)
-        tables = [_table(nodes.problem.with_alpha(1.0), self._width) for nodes in hosted]
+        tables = [coefficient_table(nodes.problem.with_alpha(1.0).spec, self._width) for nodes in hosted]
         rounds = [self.method.along(blocks, tables, alphas, tol, max_rounds) for blocks in each]
         if any(one is None for one in rounds):
             return None
@@ -409,7 +425,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         if block.loss.n_outputs == 1:
             return state.w.copy(), float(state.intercept)
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
-        rows = settled(_whole(block), rows)
+        rows = settled(block.whole_penalty, rows)
         return rows[:, :-1].copy(), rows[:, -1].copy()
 
     def data_of(self, k: int) -> list[object]:
@@ -443,7 +459,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     def retarget(self, problem: Problem) -> None:
         """Go on with `problem`, which has another weight of the penalty on the same rows."""
-        table = _table(problem, self._width)
+        table = coefficient_table(problem.spec, self._width)
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             self.blocks[number] = block = copy.copy(block)  # another block may be kept by threads of an open round
@@ -479,26 +495,6 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
-
-
-def _table(problem: Problem, width: int) -> Table:
-    """Return the penalty of the coefficients of `Rows.p`, alpha included, as a Table, for data of `width` columns.
-
-    Penalties of another form do not come here: `unsuitable` has refused them.
-    """
-    spec = problem.spec
-    table = spec.penalty_of(None).as_table()
-    assert table is not None
-    if (outputs := spec.loss.n_outputs) == 1:
-        return table
-    whole = gauge(table, width, outputs, fit_intercept=spec.fit_intercept)
-    return whole.take(np.arange(outputs * (width + 1) - 1))
-
-
-def _whole(block: Rows) -> Table:
-    """Return the penalty of all coefficients of a block's rows, the last intercept included, as `gauge` returns it."""
-    free = [-np.inf, np.inf] if block.fit_intercept else [0.0, 0.0]
-    return Table(*np.vstack([block.penalty.kernel_rows(block.p), [0.0, 0.0, 0.0, *free]]).T)
 
 
 def unsuitable(setup: Setup) -> InvalidInput | None:

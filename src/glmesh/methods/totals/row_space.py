@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from glmesh.core import PerNode, Shared
@@ -214,10 +215,11 @@ def _span(block: Rows) -> Generator[Request, Any, Basis]:
     r = min(int(known["rows"][0]) + SPARE, block.p)
     mixed = np.empty((block.size, block.p, r))
     for k, size in enumerate(sizes):
-        np.divide(_combined(block, k, size, r), scale[:, None], out=mixed[k])
+        _combine(block, k, size, scale, mixed[k])
     sums = yield Total({"combined": mixed.reshape(block.size, -1)})
     del mixed
-    Q, _ = np.linalg.qr(sums["combined"].reshape(block.p, r) * (scale / root)[:, None])
+    span = sums["combined"].reshape(block.p, r) * (scale / root)[:, None]
+    Q, _ = scipy.linalg.qr(span, mode="economic", overwrite_a=True, check_finite=False)
     left = np.array([[_left(X[size > 0], Q, root)] for X, size in zip(block.X, sizes, strict=True)])
     outside = float((yield Total({"left": left}))["left"][0])
     slopes = float(known["squares"][0] + 2.0 * known["curvature"][0] * known["loss"][0])
@@ -234,14 +236,19 @@ def _norms(X: SampleMatrix, root: Vector) -> Vector:
     return np.asarray(np.sqrt(np.einsum("ij,ij,j->i", X, X, root**-2)))
 
 
-def _combined(block: Rows, k: int, sizes: Vector, r: int) -> Matrix:
-    """Return r random combinations of the rows of the k-th hosted node, shape (p, r).
+def _combine(block: Rows, k: int, sizes: Vector, scale: Vector, out: Matrix) -> None:
+    """Write r random combinations of the rows of the k-th hosted node, in scaled units, to `out`, shape (p, r).
 
     A row is divided by its size, from `sizes`, before. Rows of size 0, which are zero or have no weight, do not count.
+    Columns are divided by `scale`, shape (p,), powers of two.
     """
-    draw = np.random.default_rng([block.info.seed, int(block.ids[k])])
+    draw, X = np.random.default_rng([block.info.seed, int(block.ids[k])]), block.X[k]
     factors = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    return np.asarray(block.X[k].T @ (draw.standard_normal((len(sizes), r)) * factors[:, None]))
+    mix = draw.standard_normal((len(sizes), out.shape[1])) * factors[:, None]
+    if isinstance(X, np.ndarray):
+        np.matmul((X / scale).T, mix, out=out)
+    else:
+        np.divide(X.T @ mix, scale[:, None], out=out)
 
 
 def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:

@@ -1,7 +1,7 @@
 """Losses, slopes and curvatures of the rows at a trial point, and their sums over each node's rows.
 
-For losses whose dual is a table a kernel makes them in one pass; for the logistic loss, whose exponentials numpy
-computes several at a time, arrays do.
+A kernel makes them in one pass for losses whose dual is a table, and for the logistic loss; arrays do for others, and
+for losses after shorter steps of the logistic loss, because numpy computes several exponentials at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glmesh.functions.separable import LOGISTIC_DUAL
+from glmesh.kernels.logistic import logistic_rows
 from glmesh.kernels.smooth import N_SUMS, Asked, RowSums, smooth_rows
 from glmesh.methods.totals.query import TRIALS, Query
 from glmesh.methods.totals.rows import Rows
@@ -45,14 +47,15 @@ def row_terms(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Vect
     `at` is (predictions at the query's point, their change by its step), `errors` by how much each prediction may be
     wrong, all of shape (m,).
     """
-    make = by_arrays if block.dual.as_table() is None else in_one_pass
+    known = block.dual.as_table() is not None or block.dual.kind == LOGISTIC_DUAL
+    make = in_one_pass if known else by_arrays
     return make(block, query, at, errors)
 
 
 def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Vector) -> RowTerms:
-    """Return the terms of losses whose dual is a Table, with the arguments of `row_terms`."""
-    m, dual = int(block.starts[-1]), query.dual
-    lengths = TRIALS if query.trials else TRIALS[:0]
+    """Return the terms of losses whose dual is a Table, or logistic, with the arguments of `row_terms`."""
+    m, dual, logistic = int(block.starts[-1]), query.dual, block.dual.kind == LOGISTIC_DUAL
+    lengths = TRIALS if query.trials and not logistic else TRIALS[:0]
     second = bool(len(query.columns) or query.cross)
     wanted = Asked(
         query.softness,
@@ -66,8 +69,14 @@ def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Ve
         query.moves,
     )
     sums = RowSums(np.empty((1 + dual, m)), np.empty(m if second else 0), np.zeros((block.size, N_SUMS + len(lengths))))
-    scratch = np.empty(sums.sums.shape[1])
-    smooth_rows(wanted, (block.kernel_rows, block.curvatures), (*at, errors), (block.starts, lengths, scratch), sums)
+    rows, fill = (block.kernel_rows, block.curvatures), logistic_rows if logistic else smooth_rows
+
+    def some(nodes: slice) -> None:
+        """Compute the terms of some hosted nodes."""
+        starts, scratch = block.starts[nodes.start : nodes.stop + 1], np.empty(sums.sums.shape[1])
+        fill(wanted, rows, (*at, errors), (starts, lengths, scratch), sums._replace(sums=sums.sums[nodes]))
+
+    list(block.threads.map(some, block.threads.spans(np.diff(block.starts))))
     part = sums.sums
     noise = EPSILON * np.sqrt(part[:, 5:7])
     rounding = [part[:, 4], noise[:, 0]] + [noise[:, 1], np.sqrt(part[:, 7])] * dual
@@ -78,7 +87,7 @@ def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Ve
         part[:, : 1 + dual],
         np.stack(rounding, axis=1),
         part[:, 2:4] if soft else None,
-        part[:, N_SUMS:] if query.trials else None,
+        _trials(block, query, at) if query.trials and logistic else part[:, N_SUMS:] if query.trials else None,
     )
 
 
@@ -89,7 +98,8 @@ def by_arrays(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Vect
     there = z + q if query.moves else z
     slopes = [-then.conjugate_subgradient(-there)]
     values = [g.conjugates(-there)]
-    steep = g.conjugate_subgradient(-there)  # the values are not those of the softened loss
+    # the values are not those of the softened loss
+    steep = slopes[0] if then is g else g.conjugate_subgradient(-there)
     rounding = [node_sums(block, _rounding(block, steep, errors)), _noise(block, slopes[0])]
     if query.dual:
         theta = _dual_point(block, query, z, q)
@@ -102,9 +112,18 @@ def by_arrays(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Vect
     if max(query.softness, query.next_softness) > 1.0:
         softened = np.stack([node_sums(block, one.conjugates(-there)) for one in (here, then)], axis=1)
     if query.trials:
-        trials = np.stack([node_sums(block, here.conjugates(-(z + t * q))) for t in TRIALS], axis=1)
+        trials = _trials(block, query, at)
     summed = np.stack([node_sums(block, one) for one in values], axis=1)
     return RowTerms(np.stack(slopes), bends, summed, np.stack(rounding, axis=1), softened, trials)
+
+
+def _trials(block: Rows, query: Query, at: tuple[Vector, Vector]) -> Matrix:
+    """Return the sums of losses after shorter steps over the rows of each node, shape (n_hosted, n_trials).
+
+    `at` is that of `row_terms`.
+    """
+    (z, q), here = at, block.softened(query.softness)
+    return np.stack([node_sums(block, here.conjugates(-(z + t * q))) for t in TRIALS], axis=1)
 
 
 def node_sums(block: Rows, values: Vector) -> Vector:

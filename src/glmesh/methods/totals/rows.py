@@ -13,11 +13,14 @@ from glmesh.functions import Loss, Table
 from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
+from glmesh.methods.totals.likelihood.guard import Guard
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
+
+MOST_COPIED = 2**20  # [numbers] of rows that are copied into one array, because 8 MB are little beside the rest
 
 
 @dataclass(eq=False)
@@ -38,6 +41,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
+    guard: Guard | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
@@ -60,6 +64,12 @@ class Rows:
         """Return the numbers of the intercepts among the p + 1 coefficients: p alone, if there is one predictor."""
         width = int(self.X[0].shape[1]) + 1
         return np.arange(width - 1, self.p + 1, width)
+
+    @property
+    def whole_penalty(self) -> Table:
+        """Return the penalty of all p + 1 coefficients, the last intercept included."""
+        free = [-np.inf, np.inf] if self.fit_intercept else [0.0, 0.0]
+        return Table(*np.vstack([self.penalty.kernel_rows(self.p), [0.0, 0.0, 0.0, *free]]).T)
 
     @cached_property
     def starts(self) -> Indices:
@@ -121,6 +131,23 @@ class Rows:
     def transposed(self) -> list[SampleMatrix]:
         """Return the transposed rows of each hosted node: (p, m_k) matrices, which share memory with the rows."""
         return [x.T for x in self.X]
+
+    @cached_property
+    def stacked(self) -> Matrix | None:
+        """Return the rows of all hosted nodes as one array, shape (m, p), for kernels that visit all nodes in a call.
+
+        Pooled data lie in one array already; few rows that nodes hold apart are copied. None: some are sparse, or
+        there are too many to copy.
+        """
+        first, m = self.X[0], int(self.starts[-1])
+        if not all(isinstance(x, np.ndarray) for x in self.X):
+            return None
+        whole = first.base
+        if isinstance(whole, np.ndarray) and whole.shape == (m, first.shape[1]) and whole.flags.c_contiguous:
+            at = whole.ctypes.data + whole.strides[0] * self.starts[:-1]
+            if all(x.size == 0 or x.ctypes.data == where for x, where in zip(self.X, at.tolist(), strict=True)):
+                return whole
+        return np.concatenate(self.X) if m * first.shape[1] <= MOST_COPIED else None
 
     @cached_property
     def curvatures(self) -> Vector:

@@ -9,14 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from glmesh.kernels.gram import (
-    add_dense_gram,
-    add_gram,
-    add_products,
-    add_sums,
-    pack_triangle,
-    standardised_products,
-)
+from glmesh.kernels.gram import add_gram, add_products, add_sums, pack_triangle
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 CHUNK = 1024  # [rows] that are summed at a time, because fewer round less and more take less overhead
@@ -71,10 +64,12 @@ class Standardisation:
 
     def pass_over(self, X: SampleMatrix, n_vectors: int) -> RowPass:
         """Return a RowPass over the rows of X, which makes predictions, and sums of rows with `n_vectors` vectors."""
-        if is_sparse(X):
-            return SparsePass(self, X, n_vectors)
-        narrow = isinstance(X, np.ndarray) and self.d <= NARROW
-        return NarrowPass(self, X, n_vectors) if narrow else DensePass(self, X, n_vectors)
+        return SparsePass(self, X, n_vectors) if is_sparse(X) else DensePass(self, X, n_vectors)
+
+    @property
+    def centring(self) -> tuple[Vector, Vector]:
+        """Return (means, inverse scales) of the columns, both of shape (p,)."""
+        return self.mean, self.inverse
 
 
 class RowPass(ABC):
@@ -140,31 +135,6 @@ class DensePass(RowPass):
         return packed(self._gram), self._moments
 
 
-class NarrowPass(RowPass):
-    """A pass over dense rows of few columns, for which compiled kernels take less time than several BLAS calls."""
-
-    def __init__(self, columns: Standardisation, X: SampleMatrix, n_vectors: int) -> None:
-        super().__init__(columns, X, n_vectors)
-        self._triangle = np.zeros(columns.d * (columns.d + 1) // 2)
-        self._scaled = np.ones(columns.d), np.empty_like(self._triangle)
-
-    def predictions(self, rows: slice, ways: Matrix) -> Matrix:
-        """Return Z ways', shape (m, r)."""
-        X, columns = self.X[rows], self.columns
-        self._Z, out = np.empty((len(X), columns.d)), np.empty((len(X), len(ways)))
-        standardised_products(X, columns.mean, columns.inverse, ways, self._Z, out)
-        return out
-
-    def add(self, rows: slice, vectors: Matrix) -> None:
-        """Add Z' vectors and Z' diag(w) Z."""
-        self._moments += self._Z.T @ vectors
-        add_dense_gram(self._Z, np.ascontiguousarray(vectors[:, 0]), self._scaled, self._triangle)
-
-    def sums(self) -> tuple[Vector, Matrix]:
-        """Return the sums as they were added."""
-        return self._triangle, self._moments
-
-
 class SparsePass(RowPass):
     """A pass over sparse rows that visits nonzeros alone: it sums raw columns, and standardises the sums."""
 
@@ -228,14 +198,15 @@ def packed(matrix: Matrix) -> Vector:
 def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices, out: Matrix) -> None:
     """Add X' diag(weights) X on n columns to the upper triangle of the first n rows and columns of `out`.
 
-    `columns` are their numbers, ascending; `data` are the entries to take in place of those of X, shape (X.nnz,), and
-    `weights` has shape (m,).
+    If `out` has a row more, the last row and column are those of a column of ones. `columns` are the numbers of the n
+    columns, ascending; `data` are the entries to take in place of those of X, shape (X.nnz,), and `weights` has shape
+    (m,).
     """
     position = np.full(X.shape[1], -1, dtype=np.int64)
     position[columns] = np.arange(len(columns))
-    found, values = np.empty(len(columns), dtype=np.uint64), np.empty(len(columns))
+    found, values = np.empty(len(columns) + 1, dtype=np.uint64), np.empty(len(columns) + 1)
     indptr, indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
-    add_gram(indptr, indices, data, weights, position, found, values, out)
+    add_gram(indptr, indices, data, weights, position, found, values, len(out) > len(columns), out)
 
 
 def is_sparse(X: SampleMatrix) -> bool:

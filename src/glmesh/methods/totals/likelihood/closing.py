@@ -14,11 +14,19 @@ from glmesh.errors import InvalidData
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.contribution import beginnings
 from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, factor_of_inverse
-from glmesh.methods.totals.likelihood.final_totals import NodeEnd, first_fields, null_point, second_fields
+from glmesh.methods.totals.likelihood.final_totals import (
+    NodeEnd,
+    first_fields,
+    leverages,
+    null_point,
+    second_fields,
+)
+from glmesh.methods.totals.likelihood.guard import Guard
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
 
+SANDWICHES = ("HC0", "HC2", "HC3")  # sums of outer products of scores, to each of which a real site may object
 NULL_STEPS = 30  # Newton steps for the null model with an offset, because 3 to 6 are enough from where they begin
 NULL_DONE = (
     1e-8  # [linear predictor] step of the null model's intercept that is the last, because the next is its square
@@ -27,15 +35,22 @@ NULL_DONE = (
 Closing = Generator[Total, Sums, FitFacts | None]
 
 
-def closing_totals(block: Rows, fitted: FittedModel, scale: Vector) -> Closing:
+def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Matrix) -> Closing:
     """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there.
 
-    `scale`, shape (d,), are the powers of two that the method divides columns by.
+    `scale`, shape (d,), are the powers of two that the method divides columns by; `hessian`, shape (k, k), is that of
+    the divided columns at the final point. Real sites say in the first total which sums of outer products of scores
+    their rules let them tell, and tell those in the second to which nobody objects.
     """
     each = zip(block.likelihoods, block.weight, strict=True)
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
-    first = yield Total(_stacked([first_fields(node) for node in nodes]), at=at)
+    own = [first_fields(node) for node in nodes]
+    late = [{"HC0": one.pop("HC0")} for one in own] if block.guard is not None else [{} for _ in own]
+    if block.guard is not None:
+        both = zip(own, nodes, strict=True)
+        own = [one | {"objections": _objections(block.guard, node, hessian)} for one, node in both]
+    first = yield Total(_stacked(own), at=at)
     facts = FitFacts.of_first(fitted, first, scale)
     try:
         factor_of_inverse(facts.hessian)
@@ -44,8 +59,29 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector) -> Closing:
     null = null_point(facts)
     if null is None:
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
-    second = yield Total(_stacked([second_fields(node, facts, null) for node in nodes]), at=at)
+    parts = [second_fields(node, facts, null) | one for node, one in zip(nodes, late, strict=True)]
+    if block.guard is not None:
+        left_out = {name for name, against in zip(SANDWICHES, first["objections"][1:], strict=True) if against > 0}
+        parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
+    if not any(parts):
+        return facts
+    second = yield Total(_stacked(parts), at=at)
     return facts.with_second(second, scale)
+
+
+def _objections(guard: Guard, node: NodeEnd, hessian: Matrix) -> Vector:
+    """Return 1, and then for each of SANDWICHES whether a site objects to its sum, 1 or 0; shape (4,).
+
+    `hessian`, shape (k, k), is that of the divided columns.
+    """
+    room = np.ones(len(node.weight))
+    if isinstance(node.likelihood, RowLikelihood):
+        try:
+            factor = factor_of_inverse(hessian) / node.units[:, None]
+        except InvalidData:
+            return np.ones(1 + len(SANDWICHES))
+        room = 1.0 - leverages(node.likelihood, node, factor)
+    return np.append(1.0, ~guard.allowed_meats(node.scores, room)).astype(np.float64)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:
@@ -60,7 +96,7 @@ def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | No
     offsets = [np.asarray(X @ held[:-1])[:, None] for X in block.X]
     parts = zip(offsets, block.y, block.weight, strict=True)
     rows = [RowLikelihood(block.loss, offset, y, weight) for offset, y, weight in parts]
-    for _ in range(NULL_STEPS):
+    for step in range(NULL_STEPS):
         here = np.array([1.0, point[-1]])
         with np.errstate(all="ignore"):
             slopes = np.array([one.derivatives(here).gradient[-1] for one in rows])
@@ -68,7 +104,7 @@ def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | No
         fields = np.stack([slopes, bends], axis=1)
         if not np.isfinite(fields).all():
             fields = np.zeros_like(fields)
-        total = (yield Total({"null": fields}, at=here))["null"]
+        total = (yield Total({"null": fields}, at=np.append(held, step)))["null"]
         if not total[1] > 0:
             return None
         point[-1] -= total[0] / total[1]

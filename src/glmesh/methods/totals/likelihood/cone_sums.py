@@ -6,7 +6,7 @@ All numbers of fields whose names begin with "cone_" are sums over rows of the c
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,11 @@ class Question:
     search: Search | None
     direction: Vector | None = None  # (d,) that is verified; None: none
     rounded: Vector | None = None  # (d,) that direction in small fractions, verified without any tolerance
+
+    @property
+    def without_search(self) -> Question:
+        """Return the question without its search, which some site does not answer."""
+        return replace(self, search=None, direction=None, rounded=None)
 
     @property
     def fingerprint(self) -> int:
@@ -147,6 +152,42 @@ def _searched(cone: Cone, question: Question, frame: Frame, search: Search) -> d
     fields = {"cone_marks": np.array([1.0, mark, mark**2])}
     fields |= {"cone_value": np.array([value]), "cone_slopes": slopes, "cone_hessian": _packed(hessian)}
     return fields | dict(zip(names, counts, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What each of a node's m rows of data adds to the matrix that a search asks for, for the rules of a site."""
+
+    used: Flags  # (m,) rows that add anything
+    curvature: Vector  # (m,) curvatures, 1 where outer products of rows are summed
+    sizes: Vector  # (m,) trace of what the row adds
+
+
+def shares(cone: Cone, question: Question) -> Share:
+    """Return what each row of data adds to the overlap, or to the Hessian of the fit, that a question asks for."""
+    frame, search, m = question.frame, question.search, cone.rows
+    assert frame is not None
+    assert search is not None
+    used, curvature, sizes = np.zeros(m, dtype=bool), np.zeros(m), np.zeros(m)
+    at, directions = 0, frame.axes / question.scale
+    for group in cone.groups:
+        for products in group.products(directions):
+            rows, span = products, slice(at, at + len(products))
+            at += len(products)
+            lengths = np.linalg.norm(rows, axis=2)
+            if search.flat is not None:
+                flat = np.linalg.norm(rows @ search.flat.T, axis=2)
+                holds = (flat <= search.still * lengths) | group.equal
+                used[span], curvature[span] = holds.any(axis=1), holds.any(axis=1)
+                sizes[span] = (holds * lengths**2).sum(axis=1)
+            elif not group.equal:
+                own = rows @ search.space.T
+                slow = 1.0 / (1.0 + np.exp(np.clip(own @ search.point, -700.0, 700.0)))
+                moves = np.linalg.norm(own, axis=2) > DIRECTION_ERROR * lengths
+                bends = np.where(moves, slow * (1.0 - slow), 0.0)
+                used[span], curvature[span] = moves.any(axis=1), bends.sum(axis=1)
+                sizes[span] = (bends * (own**2).sum(axis=2)).sum(axis=1)
+    return Share(used, curvature, sizes)
 
 
 def _count(products: Matrix, lengths: Vector, limits: tuple[float, float], *, equal: bool) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glmesh.core.totals import NOTHING
 from glmesh.methods.totals.contribution import triangle
 from glmesh.methods.totals.likelihood import cone_sums
 from glmesh.methods.totals.likelihood.cone_sums import Question
@@ -11,11 +12,11 @@ from glmesh.methods.totals.likelihood.state import Query
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Matrix, Vector
+from glmesh.types import Indices, Matrix, Vector
 
-# power of the R_i that is summed: a sum of 32nd powers is at most (1.6 times the largest)^32 for 10^6 rows
-POWER = 32
-LARGEST = 1e9  # R_i that larger ones are cut to, because no certificate comes of them and powers overflow
+# steps of an octave in which nodes agree on the largest R_i, which is then at most 19 % too high; design: 2^(j/4)
+STEPS = 4
+HIGHEST = 127  # [steps] level that stands for this and all larger R_i: real sites have 256 levels for a maximum
 
 
 def beginnings(block: Rows, at: Vector) -> Matrix:
@@ -31,10 +32,34 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
 
     A node whose loss is above the query's cap adds zeros for all else: the trial point is refused then. The fields are
     "values" (losses after the whole step and shorter ones), "slopes", "hessian" (upper triangle), "fisher" where the
-    loss is not convex, "noise", "spread" where the dispersion is not known and, if asked for, "concordance".
+    loss is not convex, "noise", and "spread" where the dispersion is not known.
     """
     made = list(block.threads.map(lambda k: _of_node(block, k, penalty, query), range(block.size)))
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
+
+
+def levels(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
+    """Return the level of the largest R_i of each hosted node's rows at a query's point, shape (n_hosted, 1).
+
+    R_i are those of `Likelihood.concordances`; level j stands for R_i <= 2^(j / STEPS), NOTHING for zero.
+    """
+    assert query.inverse is not None
+    out = np.full((block.size, 1), NOTHING)
+    for k, likelihood in enumerate(block.likelihoods):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            scale = penalty.scale
+            largest = likelihood.concordances(query.point / scale, query.inverse / scale, query.reach).max(initial=0.0)
+        if not largest <= 0.0:  # NaN is as good as infinite
+            steps = np.ceil(STEPS * np.log2(largest) + 1e-9) if np.isfinite(largest) else HIGHEST
+            out[k] = int(np.clip(steps, -HIGHEST - 1, HIGHEST))
+    return out
+
+
+def bound_of(level: int) -> float:
+    """Return the bound R of all rows that a level, the largest of all nodes, stands for; infinite: there is none."""
+    if level <= NOTHING:
+        return 0.0
+    return np.inf if level >= HIGHEST else float(2.0 ** (level / STEPS))
 
 
 def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix]:
@@ -42,6 +67,8 @@ def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix
     if question is None:
         return {}
     made = list(block.threads.map(lambda k: cone_sums.contribute(block.cones[k], question), range(block.size)))
+    if block.guard is not None:
+        made = [block.guard.blurred(one) for one in made]
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
 
 
@@ -53,6 +80,8 @@ def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query) -> dict[
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         values = likelihood.values(there / scale)
         values = np.where(values <= query.cap, values, 2.0 * query.cap)
+        if block.guard is not None and block.guard.too_far:
+            values[0] = 2.0 * query.cap
         point, n = there[0] / scale, len(query.columns)
         fields = {"values": values, "slopes": np.zeros(len(scale)), "hessian": np.zeros(n * (n + 1) // 2)}
         fields["noise"] = np.zeros(1)
@@ -70,9 +99,6 @@ def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query) -> dict[
                 fields["spread"] = likelihood.spread(point)
             if not convex:
                 fields["fisher"] = _packed(likelihood.information(point), query, scale)
-        if query.inverse is not None:
-            R = likelihood.concordances(query.point / scale, query.inverse / scale, query.reach)
-            fields["concordance"] = np.array([(np.minimum(R, LARGEST) ** POWER).sum()])
     for name, numbers in fields.items():
         if not np.isfinite(numbers).all():  # far away; the trial point is refused by its loss
             fields[name] = np.where(np.isfinite(numbers), numbers, 0.0)

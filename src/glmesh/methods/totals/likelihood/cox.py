@@ -93,6 +93,15 @@ class CoxLikelihood(Likelihood):
         """Return the Hessian at a point, shape (d, d); the expected one is not known, as censoring is not."""
         return self.derivatives(point).hessian
 
+    def row_curvatures(self, point: Vector) -> Matrix:
+        """Return the expected number of events of each row, times its weight, shape (1, m).
+
+        The Hessian is at most the sum of these times (x_i - c)(x_i - c)', c any point, as that of the Poisson loss is.
+        """
+        out = np.zeros((1, self.X.shape[0]))
+        out[0, self.risks.order] = self._sums(point).expected if self.risks.n else 0.0
+        return out
+
     def scores(self, point: Vector) -> Matrix:
         """Return minus the weighted score residual of each row at a point, shape (m, d).
 

@@ -9,18 +9,25 @@ null model, at which the fit starts. Without a penalty the fit ends when each co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from glmesh.core.messages import AnyRounds
-from glmesh.core.totals import Largest, Sums, Total
+from glmesh.core.totals import Largest, Total
 from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.cone import kind
-from glmesh.methods.totals.likelihood.contribution import beginnings, contribute, contribute_cones
+from glmesh.methods.totals.likelihood.contribution import (
+    beginnings,
+    bound_of,
+    contribute,
+    contribute_cones,
+    levels,
+)
 from glmesh.methods.totals.likelihood.facts import FitFacts
-from glmesh.methods.totals.likelihood.no_maximum import aliased_columns, no_maximum
-from glmesh.methods.totals.likelihood.round import SEPARATED, LikelihoodRound
+from glmesh.methods.totals.likelihood.no_maximum import UNDECIDED, aliased_columns, no_maximum
+from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -28,16 +35,6 @@ from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
 from glmesh.types import Indices, Vector
 
 TOL_SE = 1e-6  # [standard errors] that coefficients may be off, because tables show far fewer digits
-
-
-def _sizes(sums: Sums | None) -> Sums | None:
-    """Return the last total's sums without the size of what may change by any factor, for the next total's grains.
-
-    None: there is no last total.
-    """
-    if sums is None:
-        return None
-    return Sums(dict(sums), {name: size for name, size in sums.sizes.items() if name != "concordance"})
 
 
 @dataclass(frozen=True)
@@ -80,11 +77,14 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
     def trial(self, block: Rows, state: LikelihoodState) -> Point | None:
         """Return (coefficients, intercept, False) of the point at which the coming total is made.
 
-        Coefficients have shape (p,). None: scales of the columns or the null model are not known yet.
+        Coefficients have shape (p,). None: scales of the columns or the null model are not known yet, or the fit has
+        ended, and what is still asked for is about the point of the last total.
         """
         if state.scale is None or state.cold:
             return None
         rounds = LikelihoodRound(block, state, self.tol_se)
+        if rounds.ended:
+            return None
         query = rounds.query()
         return *rounds.penalty.to_user(query.point + query.step), False
 
@@ -112,8 +112,13 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         names = [f"x{k}" for k in range(width)] if block.names is None else list(block.names)
         told = []
         if state.failure == SEPARATED and state.separation is not None:
-            sentence = no_maximum(state.separation, names, kind(block.loss))
+            counted = block.guard is None
+            sentence = no_maximum(state.separation, names, kind(block.loss), counted=counted)
             told.append(sentence[0].upper() + sentence[1:] + ".")
+        if state.failure == NO_PROGRESS and (
+            state.kept_back or (block.guard is not None and not block.guard.asks_cones)
+        ):
+            told.append(UNDECIDED)
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
@@ -130,26 +135,105 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         penalty = ScaledPenalty.of(block, state.scale)
         return state.finished if penalty.free[penalty.movable].all() else None
 
+    def begin(self, block: Rows, drawn: Vector | None) -> LikelihoodState:
+        """Return the state of a block before round 0, whose start is the null model, or the drawn point beside it."""
+        state = self.start(block, None, 0.0)
+        state.drawn = drawn
+        return state
+
+    def take(self, state: LikelihoodState, at: Vector) -> float:
+        """Go to the trial point `at`, that of another node, instead of one's own; return how far apart they are.
+
+        The distance is relative to the point's norm, in the norm of the Hessian where there is one; it is infinite if
+        the point cannot be taken. `at` is that of the `Total` at the other node, which differs in its last bits.
+        """
+        query, model, step = state.query, state.model, state.step
+        d = 0 if query is None else len(query.point)
+        if query is None or len(at) != 2 * d + len(query.columns) or (at[2 * d :] != query.columns).any():
+            return np.inf
+        there, other = query.point + query.step, at[:d] + at[d : 2 * d]
+        columns, bend = (np.arange(d), np.eye(d)) if model is None else (model.columns, model.hessian)
+        apart, size = (float(one[columns] @ bend @ one[columns]) for one in (other - there, there))
+        point, change = at[:d].copy(), at[d : 2 * d].copy()
+        if model is not None and step is not None and np.array_equal(model.point, query.point):
+            state.model, state.step = replace(model, point=point), replace(step, change=change)
+        state.query = replace(query, point=point, step=change)
+        return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+
+    def stages(self, block: Rows, state: LikelihoodState) -> Iterator[Callable[[], AnyRounds]]:
+        """Yield functions that return the parts of a round: null model, total, closing totals.
+
+        Each is to be done before the next is asked for. The first two have one total each; in the first round nodes
+        agree on the scales of the columns before that, and before each total on what `_look_ahead` says.
+        """
+        if state.scale is None:
+            yield lambda: self._agree_on_scales(block, state)
+        if state.cold:
+            yield lambda: self._find_null_model(block, state)
+        yield lambda: self._look_ahead(block, state)
+        yield lambda: self._measure(block, state)
+        if LikelihoodRound(block, state, self.tol_se).ended:
+            yield lambda: self._close(block, state)
+
     def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
 
-        In the first round nodes agree on the scales of the columns, and on the null model, before that.
+        In the first round nodes agree on the scales of the columns, and on the null model, before that; in the last
+        one of a fit without a penalty the totals follow from which inference is made.
         """
-        if state.scale is None:
-            state.scale = scales((yield Largest(column_exponents(block))))
-        if state.cold:
-            rounds = LikelihoodRound(block, state, self.tol_se)
-            at = np.append(state.w, state.intercept)
-            sums = yield Total({"beginnings": beginnings(block, at)}, at=at)
-            rounds.begin(sums["beginnings"])
+        for stage in self.stages(block, state):
+            yield from stage()
+
+    def _agree_on_scales(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Set the powers of two that columns are divided by, from the largest norms of all nodes."""
+        state.scale = scales((yield Largest(column_exponents(block))))
+
+    def _find_null_model(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Yield the total that tells the null model, and go there, or to the drawn start beside it."""
+        at = np.append(state.w, state.intercept)
+        sums = yield Total({"beginnings": beginnings(block, at)}, at=at)
+        LikelihoodRound(block, state, self.tol_se).begin(sums["beginnings"])
+
+    def _measure(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Yield the total at the trial point, and choose the next trial point."""
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
         state.visited = rounds.visits(query)
         question = rounds.question(query)
+        if question is not None and state.withheld:
+            question = question.without_search
         fields = contribute(block, rounds.penalty, query) | contribute_cones(block, question)
-        like = _sizes(state.sums)
-        sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
+        sums = yield Total(fields, like=state.sums, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
         rounds.learn(question, sums)
-        if rounds.ended:
-            state.facts = yield from closing_totals(block, rounds.fitted(), state.scale)
+        if block.guard is not None and question is not None and question.search is not None:
+            block.guard.answered(block.cones[0], question)
+
+    def _look_ahead(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Find out by a maximum what goes before the coming total: R, if it is to prove anything, and who objects.
+
+        A real site may object to a search for directions without a maximum, which would show few of its rows.
+        """
+        rounds = LikelihoodRound(block, state, self.tol_se)
+        query = rounds.query()
+        question, wanted = rounds.question(query), []
+        state.withheld, state.bound = False, np.inf
+        if query.inverse is not None:
+            wanted.append(levels(block, rounds.penalty, query))
+        if block.guard is not None and question is not None and question.search is not None:
+            wanted.append(np.array([[int(block.guard.objects(block.cones[0], question))]]))
+            found = yield Largest(np.hstack(wanted))
+            state.withheld = bool(found[-1] > 0)
+            state.kept_back |= state.withheld
+        elif wanted:
+            found = yield Largest(wanted[0])
+        if query.inverse is not None:
+            state.bound = bound_of(int(found[0]))
+
+    def _close(self, block: Rows, state: LikelihoodState) -> AnyRounds:
+        """Yield the totals at the end of a fit, from which inference is made."""
+        rounds = LikelihoodRound(block, state, self.tol_se)
+        assert state.scale is not None
+        assert state.model is not None
+        hessian = state.model.hessian
+        state.facts = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)

@@ -13,12 +13,17 @@ REMEDY = (
     "that removes the separation. Contrasts that the separating combination leaves at 0 can still be estimated"
 )
 
+UNDECIDED = (
+    "Whether the likelihood has a maximum is undecided, because the rules of a site keep back sums over few rows; if "
+    "columns separate the targets, there is none, and a penalty (alpha > 0) gives finite coefficients."
+)
 
-def no_maximum(separation: Separation, names: Sequence[str], targets: str) -> str:
+
+def no_maximum(separation: Separation, names: Sequence[str], targets: str, *, counted: bool = True) -> str:
     """Return the sentence for separated data, whose `verdict` is "separated".
 
     `names` are the p columns, in order, without the intercept; `targets` is "shares", "counts" or "classes", see
-    `cone.kind`.
+    `cone.kind`; `counted`: whether rows have been counted, which real sites do not do one by one.
     """
     whom = {COUNTS: "targets of 0 from the others", CLASSES: "the classes"}.get(targets, "the two classes")
     columns = _columns(separation, names)
@@ -28,7 +33,8 @@ def no_maximum(separation: Separation, names: Sequence[str], targets: str) -> st
     if separation.complete:
         how = f"completely: all {separation.rows:,} rows are told apart"
     else:
-        how = f"in part: {separation.strict:,} of {separation.rows:,} rows are told apart, and no row contradicts"
+        some = f"{separation.strict:,}" if counted else "some"
+        how = f"in part: {some} of {separation.rows:,} rows are told apart, and no row contradicts"
     return f"the likelihood has no maximum: {subject} {verb} {whom} {how}, so {grow} would grow for ever; {REMEDY}"
 
 

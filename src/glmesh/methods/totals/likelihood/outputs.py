@@ -21,6 +21,7 @@ import numpy as np
 
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Table
+from glmesh.problem import ProblemSpec
 from glmesh.types import Flags, Indices, Matrix
 
 
@@ -45,6 +46,19 @@ def gauge(penalty: Table, p: int, n_outputs: int, *, fit_intercept: bool) -> Tab
     out = np.tile(np.vstack([columns, [0.0, 0.0, 0.0, *open_sides]]), (n_outputs, 1))
     out[: p + 1][np.append(bare, True), 3:] = 0.0
     return Table(*out.T)
+
+
+def coefficient_table(spec: ProblemSpec, width: int) -> Table:
+    """Return the penalty of the coefficients of `Rows.p`, alpha included, for data of `width` columns.
+
+    It must have a term per coefficient.
+    """
+    table = spec.penalty_of(None).as_table()
+    assert table is not None
+    if (outputs := spec.loss.n_outputs) == 1:
+        return table
+    whole = gauge(table, width, outputs, fit_intercept=spec.fit_intercept)
+    return whole.take(np.arange(outputs * (width + 1) - 1))
 
 
 def held(penalty: Table, rows: Matrix) -> Matrix:

@@ -11,7 +11,6 @@ from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.cone_sums import Question
-from glmesh.methods.totals.likelihood.contribution import POWER
 from glmesh.methods.totals.likelihood.facts import FittedModel, term_names
 from glmesh.methods.totals.likelihood.outputs import slimmed
 from glmesh.methods.totals.likelihood.proof import Slack, proven
@@ -32,6 +31,12 @@ ROUNDING = 1e-13  # [objective] allowance, because sums are rounded
 # smaller a total too late
 NEAR = 10.0
 EPSILON = 2.0**-52  # relative error of a sum
+# [linear predictor of the null model] by which a drawn start may move predictors where a link has an edge, so that rows
+# up to four times as long as usual stay inside
+BESIDE = 0.25
+# times that a drawn start outside of the domain goes nearer; more would bring points of two sets of members so near to
+# each other that their totals tell what a single member contributes
+HALVINGS = 4
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
 # why no more rounds are worth it
 STATIONARY, NO_PROGRESS, NO_START, SEPARATED = "stationary", "rounding", "outside", "separated"
@@ -53,6 +58,32 @@ class LikelihoodRound:
         if self.block.fit_intercept:
             found = self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)
             state.w, state.intercept = found[:-1], float(found[-1])
+        if state.drawn is not None:
+            state.origin = np.append(state.w, state.intercept)
+            self._go_beside()
+
+    def _go_beside(self) -> None:
+        """Go to the drawn start, beside the null model, nearer to it the more often it was outside of the domain."""
+        state, family = self.state, self.block.loss
+        assert state.drawn is not None
+        assert state.origin is not None
+        size = 0.5**state.halvings
+        if isinstance(family, Family) and not family.inside(np.array([-1.0, 1.0])).all():
+            size *= BESIDE * abs(float(state.origin[-1]))
+        moves = np.isin(np.arange(len(state.drawn)), self.penalty.movable)
+        there = state.origin + np.where(moves, size * state.drawn, 0.0)
+        point = self.penalty.from_user(there[:-1], float(there[-1]))
+        state.w, state.intercept = self.penalty.to_user(point)
+        state.query = None
+
+    def _try_nearer(self) -> bool:
+        """Go nearer to the null model from a drawn start that was outside; return whether that may still help."""
+        state = self.state
+        if state.drawn is None or state.halvings >= HALVINGS:
+            return False
+        state.halvings += 1
+        self._go_beside()
+        return True
 
     # the request
 
@@ -67,7 +98,8 @@ class LikelihoodRound:
     def question(self, query: Query) -> Question | None:
         """Return what the total of a query is to bring beside, to tell whether a maximum exists; None: nothing."""
         state, model = self.state, self.state.model
-        if model is None or not kind(self.block.loss):
+        guard = self.block.guard
+        if model is None or not kind(self.block.loss) or (guard is not None and not guard.asks_cones):
             return None
         d = len(self.penalty.scale)
         if state.separation is None:
@@ -83,6 +115,8 @@ class LikelihoodRound:
         if state.separation is None:
             return
         state.separation = state.separation.learn(question, sums)
+        if state.withheld:
+            state.separation = replace(state.separation, search=None, looks=state.separation.looks + 1)
         if np.isfinite(state.distance):
             state.separation = state.separation.proven(0.0)
         if state.separation.verdict == "separated":
@@ -132,7 +166,7 @@ class LikelihoodRound:
         value = float(sums["values"][0]) + penalty
         if not query.step.any():
             if sums["values"][0] >= query.cap:
-                state.failure = NO_START
+                state.failure = "" if self._try_nearer() else NO_START
                 return
             state.sums = sums
             self._arrive(query, sums, value)
@@ -200,9 +234,9 @@ class LikelihoodRound:
         slack = Slack.of(self.penalty, model, state.noise) if self._definite(model) else None
         if slack is not None and not self.block.convex:
             self._rest(slack)
-        if "concordance" in sums and before is not None and slack is not None:
+        if query.inverse is not None and before is not None and slack is not None:
             change = np.zeros_like(point) if step is None else step.change
-            self._prove(before, change, float(sums["concordance"][0]) ** (1.0 / POWER) * (1.0 + 1e-9), slack)
+            self._prove(before, change, state.bound, slack)
         self._next(model, slack)
 
     def _alias(self, columns: Indices, hessian: Matrix) -> tuple[Indices, Matrix]:

@@ -115,6 +115,15 @@ class SoftmaxLikelihood(Likelihood):
                 out[a, :, b] = out[b, :, a] = block if a == b else -block
         return out.reshape(self.d, self.d)
 
+    def row_curvatures(self, point: Vector) -> Matrix:
+        """Return the weight >= 0 of each row in each block of the Hessian, shape (C (C + 1) / 2, m).
+
+        They are weight P_a (1 - P_a) for each class, and weight P_a P_b for each pair of classes.
+        """
+        P, rest = self.loss.probabilities(self.predictors(point))
+        a, b = np.triu_indices(self.loss.n_classes, 1)
+        return np.asarray((self.weight[:, None] * np.hstack([P * rest, P[:, a] * P[:, b]])).T)
+
     def scores(self, point: Vector) -> Matrix:
         """Return each row's gradient of its weighted loss at a point, shape (m, d)."""
         rows = self.X.toarray() if sp.issparse(self.X) else self.X

@@ -42,6 +42,9 @@ class LikelihoodState:
     sums: Shared[Sums | None] = None  # last total, from which the next takes its grains
     scale: Shared[Vector | None] = None  # (d,) powers of two that columns are divided by; None: not agreed on yet
     cold: Shared[bool] = True  # whether the fit is still to find the null model at which it starts
+    drawn: Shared[Vector | None] = None  # (d,) by which the fit begins beside the null model; None: it begins there
+    origin: Shared[Vector | None] = None  # (d,) the null model beside which it began
+    halvings: Shared[int] = 0  # of `drawn`, because the start was outside of the link's domain
     null: Shared[float] = np.nan  # objective at the null model; NaN: the fit began elsewhere
     query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
     model: Shared[NewtonModel | None] = None  # what is known at the query's point; None: nothing yet
@@ -53,6 +56,9 @@ class LikelihoodState:
     rounding: Shared[float] = 0.0  # by which the objective may be wrong
     concordance: Shared[float] = np.inf  # R at the point of the last certificate; infinite: none was asked for
     separation: Shared[Separation | None] = None  # whether a maximum exists; None: not asked yet, or it always does
+    bound: Shared[float] = np.inf  # R of all rows at the query's point; infinite: not asked for, or none
+    withheld: Shared[bool] = False  # whether a real site does not answer the search of the coming total's question
+    kept_back: Shared[bool] = False  # whether that has happened
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there
     facts: Shared[FitFacts | None] = None  # what the totals at the end say; None: the fit has not ended, or a penalty
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

@@ -46,6 +46,10 @@ class Likelihood(ABC):
         """Return the expected Hessian at a point, shape (d, d), with dispersion 1; the observed one if canonical."""
 
     @abstractmethod
+    def row_curvatures(self, point: Vector) -> Matrix:
+        """Return the weight >= 0 of each row in each of r matrices of a total at a point, sums of x_i x_i', (r, m)."""
+
+    @abstractmethod
     def scores(self, point: Vector) -> Matrix:
         """Return each row's gradient of its weighted loss at a point, shape (m, d), which sums to the gradient."""
 

@@ -1,0 +1,88 @@
+"""What a site holds back from totals that are about rows which a criterion chooses: its rules, as a `Guard`.
+
+A search for directions without a maximum sums outer products over the rows that do not move along some directions. By
+itself, and less the sum over all rows, and less every such sum before, it must be about no row at all, or about so many
+that none is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glmesh.federation.node.rules import RuleBook
+from glmesh.methods.totals.likelihood.cone import Cone
+from glmesh.methods.totals.likelihood.cone_sums import Question, shares
+from glmesh.types import Flags, Matrix, Vector
+
+COUNTS = ("cone_point", "cone_direction", "cone_rounded")  # fields: rows, and three numbers that matter if not 0
+
+
+@dataclass(eq=False)
+class SiteGuard:
+    """The rules of a site for sums over chosen rows, in one fit; `told` are the choices that it has answered."""
+
+    rules: RuleBook
+    changed: bool = False  # whether members or data are others than at an earlier contribution
+    asks_cones: bool = True  # False once a member has said that the sum over all its rows would tell too much
+    too_far: bool = False  # whether the coming point is one at which few rows would show
+    far: int = 0  # points in a row that were
+    told: list[Flags] = field(default_factory=list)  # (m,) rows in each sum of outer products
+
+    def objects(self, cone: Cone, question: Question) -> bool:
+        """Return whether the answer to a question with a search would show few of the site's rows."""
+        search = question.search
+        assert search is not None
+        share = shares(cone, question)
+        if search.flat is None:
+            return self.rules.shows_few(len(search.point), share.curvature, share.sizes)
+        k, every = search.space.shape[1], np.ones(cone.rows, dtype=bool)
+        alone = self.changed or self.rules.may_change
+        return any(
+            self.rules.shows_few(k, part.astype(np.float64), part * sizes, alone=alone)
+            for sizes in _lengths(cone, question)
+            for before in (~every, every, *self.told)
+            for part in (share.used & ~before, before & ~share.used)
+        )
+
+    def answered(self, cone: Cone, question: Question) -> None:
+        """Note which rows were in the sum that a question asked for."""
+        if question.search is not None and question.search.flat is not None:
+            self.told.append(shares(cone, question).used)
+
+    def blurred(self, fields: Mapping[str, Vector]) -> dict[str, Vector]:
+        """Return fields in which a count of rows is 1 where it is larger: whether it is 0 is all that matters."""
+        out = dict(fields)
+        for name in COUNTS:
+            if name in out:
+                out[name] = np.append(out[name][:1], np.minimum(out[name][1:], 1.0))
+        return out
+
+    def allowed_meats(self, scores: Matrix, room: Vector) -> Flags:
+        """Return whether the sums of outer products of scores show few rows: HC0, HC2 and HC3, a mask of shape (3,).
+
+        Rows are divided by 1, by the root of `room` and by `room`; those of room 0 are in the first sum alone. The
+        differences of these sums, in which rows of large leverage stand out, must show as little as each of them.
+        """
+        sizes, inside = (scores**2).sum(axis=1), room > 0
+        odds = np.divide(1.0 - room, room, out=np.zeros_like(sizes), where=inside)
+        divided = [sizes, np.where(inside, sizes, 0.0) * (1.0 + odds), np.where(inside, sizes, 0.0) * (1.0 + odds) ** 2]
+        less = [sizes, sizes * odds, sizes * odds**2]
+        shown = [self.rules.shows_few(scores.shape[1], traces, traces) for traces in divided]
+        apart = [self.rules.shows_few(scores.shape[1], traces, traces) for traces in less]
+        return np.array([not any(shown[k : k + 1] + apart[: k + 1]) for k in range(3)])
+
+
+def _lengths(cone: Cone, question: Question) -> tuple[Vector, Vector]:
+    """Return the squared length of each row of data in scaled units, and in the frame of a question, each (rows,)."""
+    frame = question.frame
+    assert frame is not None
+    found = []
+    for directions in (np.eye(cone.d), frame.axes):
+        out = [np.empty(0)]
+        for group in cone.groups:
+            out += [(products**2).sum(axis=(1, 2)) for products in group.products(directions / question.scale)]
+        found.append(np.concatenate(out))
+    return found[0], found[1]

@@ -1,0 +1,43 @@
+"""What a real site may hold back from totals of a maximum-likelihood fit: the seam between its rules and the method.
+
+In a simulation nothing is held back. Between sites every member says before such a total whether its rows may take
+part; if one of them may not, nobody is asked, so that a sum is never that of fewer members than take part in the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from glmesh.methods.totals.likelihood.cone import Cone
+from glmesh.types import Flags, Matrix, Vector
+
+if TYPE_CHECKING:  # which reads `Rows`, which has a Guard
+    from glmesh.methods.totals.likelihood.cone_sums import Question
+
+
+class Guard(Protocol):
+    """Protocol of a site's rules for sums over rows that a criterion chooses, and for sums of outer products."""
+
+    asks_cones: bool  # whether all members let their rows tell if a maximum exists, beside Newton's sums
+    too_far: bool  # whether the site does not tell derivatives at the trial point: its step is refused as too long
+
+    def objects(self, cone: Cone, question: Question) -> bool:
+        """Return whether the site does not answer a question with a search, because its sums would show few rows."""
+        ...
+
+    def answered(self, cone: Cone, question: Question) -> None:
+        """Note that a question with a search, to which nobody objected, is answered."""
+        ...
+
+    def blurred(self, fields: Mapping[str, Vector]) -> dict[str, Vector]:
+        """Return the site's fields of a total that answers a question, with counts of rows that tell no more than 0."""
+        ...
+
+    def allowed_meats(self, scores: Matrix, room: Vector) -> Flags:
+        """Return whether sums of outer products of scores may be told: HC0, HC2 and HC3, a mask of shape (3,).
+
+        Scores of the site's rows, in units in which columns have norms near one, have shape (m, k); `room`, shape (m,),
+        is 1 less the leverage of each row.
+        """
+        ...
