@@ -313,7 +313,7 @@ class Result:
             An option of the table is given, but the fit has no standard errors.
         """
         if self.facts is not None:
-            return Inference(self.facts).summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
+            return self.inference.summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
         if (level, vcov, use_t, exponentiate) != (0.95, "model", None, False):
             raise UnsuitablePair(
                 "this fit has no standard errors, which level, vcov, use_t and exponentiate are about; fit a family "
@@ -373,7 +373,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the fit at a glance as HTML, for notebooks, with the table of inference if there is one."""
-        table = None if self.facts is None else table_of(Inference(self.facts))
+        table = None if self.facts is None else table_of(self.inference)
         return replace(self._overview, table=table)._repr_html_()
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +11,13 @@ import numpy as np
 from glmesh.contract.fitting import plain_number
 from glmesh.core import Certificate
 from glmesh.core.messages import AnyRounds
-from glmesh.core.totals import Largest, Sums, Total, Whole, summation
+from glmesh.core.totals import Largest, Total
 from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.levels import Agreement, SiteFrame
+from glmesh.federation.node.questions import NEAR, OTHER_POINT, Elsewhere, Questions, Steps
 from glmesh.federation.node.rules import (
     RuleBook,
     check_folds,
@@ -26,7 +26,7 @@ from glmesh.federation.node.rules import (
     n_coefficients,
     rare_columns,
 )
-from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
+from glmesh.federation.totals import Beginning, Refusal, Unequal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
 from glmesh.methods import CrossValidation, MaximumLikelihood, Rows
@@ -37,13 +37,9 @@ from glmesh.methods.totals.likelihood.outputs import settled
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
-from glmesh.types import Indices, Unsigned, Vector
-
-NEAR = 1e-9  # [parts of the point, in the norm of the Hessian] by which sites may differ: replicated arithmetic
+from glmesh.types import Vector
 
 FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter steps are tried that often
-
-Steps = Generator[WantedTotal, Unsigned, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +103,8 @@ class _Fit:
     """One fit of a SiteProgram: yields its requests for totals, and numbers them from 0."""
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
-        self._program, self._beginning, self._place = program, beginning, 0
+        self._program, self._beginning = program, beginning
+        self._questions = Questions(beginning, program.n_nodes)
         self._block = self._with_discretion(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
@@ -193,7 +190,7 @@ class _Fit:
         """
         program = self._program
         self._agreed = yield from columns.table.agree(
-            self._beginning.members, lambda head, content: self._ask(head, b"", content, 0)
+            self._beginning.members, lambda head, content: self._questions.ask(head, b"", content, 0)
         )
         assert self._agreed is not None
         try:
@@ -229,7 +226,7 @@ class _Fit:
         gaps = [] if program.left_out is None else [float(program.left_out)]
         counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
         marks = edges_below(exponents)
-        total = yield from self._ask(
+        total = yield from self._questions.ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
         )
         found, sums = largest_edges(total[: len(marks)]), total[len(marks) :].astype(np.float64)
@@ -282,19 +279,16 @@ class _Fit:
         while request is not None:
             try:
                 if isinstance(request, Largest):
-                    answer: Any = yield from self._largest(request.numbers[0])
+                    answer: Any = yield from self._questions.largest(request.numbers[0])
                 elif isinstance(request, Total):
-                    answer = yield from self._sum(request)
+                    answer = yield from self._questions.sum(request)
                 request = steps.send(answer)
             except StopIteration:
                 return
-            except _Elsewhere as other:
+            except Elsewhere as other:
                 steps.close()
                 if not method.take(state, other.at) <= NEAR:
-                    raise Unequal(
-                        "this site's point differs from that of the first site by more than rounding; do both run the "
-                        "same version of glmesh?"
-                    ) from None
+                    raise Unequal(OTHER_POINT) from None
                 self._check_point(method, block, state)
                 steps = begin()
                 request = next(steps, None)
@@ -325,62 +319,7 @@ class _Fit:
         else:
             discretion.too_far, discretion.far = False, 0
 
-    def _largest(self, numbers: Indices) -> Steps:
-        """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).
-
-        It is a generator: it yields the request.
-        """
-        marks = edges_below(numbers)
-        total = yield from self._ask({"largest": len(numbers)}, b"", marks, len(marks))
-        return largest_edges(total)
-
-    def _sum(self, total: Total) -> Steps:
-        """Return the sums over all sites of the fields of a total; it is a generator, which yields the request."""
-        assert total.at is not None  # sites compare it; methods that do not say it are not run
-        at = total.at.astype("<f8").tobytes()
-        steps = summation([total], self._program.n_nodes)
-        answer: Any = None
-        while True:
-            try:
-                asked = next(steps) if answer is None else steps.send(answer)
-            except StopIteration as end:
-                sums: Sums = end.value
-                return sums
-            if isinstance(asked, Whole):
-                fields = {name: [rows.shape[1], asked.grains[name]] for name, rows in total.fields.items()}
-                answer = yield from self._ask({"fields": fields}, at, asked.rows[0][0], 0, again=asked.misfits > 0)
-            else:
-                answer = yield from self._largest(asked[0][0])
-
-    def _ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
-        """Yield one request for a total, and return the sum over all sites.
-
-        `head` and the point `at` are the request; `content` is this site's contribution, whose first `marks` entries
-        are marks of a maximum; `again` repeats a request whose sum did not fit. Raise _Elsewhere if another site asked
-        first, at another point.
-        """
-        request = json.dumps(head, sort_keys=True).encode() + b"\n" + at
-        other = self._beginning.requests.get(self._place, request)
-        if other != request:
-            theirs, _, there = other.partition(b"\n")
-            if theirs != request.partition(b"\n")[0] or len(there) != len(at) or not at:
-                raise Unequal(
-                    "this site asks for another total than the first; do both run the same version of glmesh?"
-                )
-            raise _Elsewhere(np.frombuffer(there, dtype="<f8").astype(np.float64))
-        answer = yield WantedTotal(request, content, marks, again)
-        self._place += 1
-        return answer
-
 
 def _spoken(label: str | float) -> str:
     """Return the label of a class as text, a whole number without a decimal point."""
     return label if isinstance(label, str) else plain_number(label)
-
-
-class _Elsewhere(Exception):
-    """Raised where a total must be asked for at the point `at` of another site, because that site asked first."""
-
-    def __init__(self, at: Vector) -> None:
-        super().__init__("another point")
-        self.at = at

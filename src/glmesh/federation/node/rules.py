@@ -45,6 +45,10 @@ class RuleBook:
         """
         return Refusal(why, public=f"refused by {self.name}")
 
+    def check_alone(self, block: Rows) -> None:
+        """Raise Refusal if the site's data alone, as far as it tells before a fit, forbids that it contributes."""
+        self.check_data(block, changed=False)
+
     def check_data(self, block: Rows, *, changed: bool) -> None:
         """Raise Refusal for too few rows at the site, too few changed rows, or a loss whose totals show single rows.
 
