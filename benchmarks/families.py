@@ -3,6 +3,7 @@
     python benchmarks/families.py data            # data sets of statsmodels and scikit-learn: a minute
     python benchmarks/families.py certificates    # 2,000 problems of each loss: a quarter of an hour
     python benchmarks/families.py separation      # 500 cases of each kind of targets: some minutes
+    python benchmarks/families.py sites           # 400 draws of each of four families: some minutes
     python benchmarks/families.py report          # benchmarks/reports/families.md from what these have kept
 
 Each part keeps its figures beside the report, in `families.json`, so that one may be made again alone.
@@ -25,7 +26,8 @@ from sklearn import datasets
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from common import REPORTS
+from common import REPORTS, machine, table, write
+from tests.inference.test_heterogeneity import FAMILIES, fitted, sites
 from tests.methods.totals.likelihood.certificates import Case, Scaled, row_derivatives, slopes_of
 from tests.methods.totals.likelihood.soaks import LOSSES, Claims, claims, verdicts
 
@@ -35,7 +37,8 @@ from glmesh.methods.totals.likelihood.facts import factor_of_inverse
 from glmesh.methods.totals.likelihood.models import likelihood_of
 
 KEPT = REPORTS / "families.json"
-PROBLEMS, BATCH, CASES = 2000, 100, 500
+PROBLEMS, BATCH, CASES, DRAWS = 2000, 100, 500, 400
+APART = (0.0, 0.15, 0.3)  # by which a slope differs from one site to the next
 
 
 def keep(part: str, rows: object) -> None:
@@ -226,7 +229,7 @@ def compared(sample: Sample) -> list[object]:
         theirs = model.fit(**quick)
         labels = np.concatenate([10**6 * k + np.arange(s.stop - s.start) // 4 for k, s in enumerate(sample.parts(K))])
         condition = Scaled(facts.information).condition
-        totals.append(ours.result_.rounds)
+        totals.append(ours.result_.rounds + (steps_of_theta(sample, K) if sample.shape_unknown else 0))
         claim = max(claim, float(ours.result_.standard_errors_off))
         off = (np.append(ours.coef_, ours.intercept_) - exact) / theirs.bse
         table = ours.summary(use_t=False).to_frame()
@@ -268,6 +271,20 @@ def sandwich(sample: Sample, exact: np.ndarray, family: Family, labels: np.ndarr
     return np.asarray(np.sqrt(factor * np.diag(bread @ (scores.T @ scores) @ bread.T)), dtype=float)
 
 
+def steps_of_theta(sample: Sample, K: int) -> int:
+    """How many totals a fit spends on theta, beside those of its rounds."""
+    steps = [0]
+
+    def count(run: Any) -> None:
+        steps[0] = run.nodes.states[0].shape_steps
+
+    problem = glmesh.Problem.glm(
+        sample.X, sample.y, family=NegativeBinomial(None), alpha=0.0, fit_intercept=True, offset=sample.offset
+    )
+    glmesh.solve(problem, n_nodes=K, callback=count)
+    return steps[0]
+
+
 def described(sample: Sample) -> str:
     """The family and its link, in words."""
     return f"{sample.family.name} {sample.family.link}" + (", theta estimated" if sample.shape_unknown else "")
@@ -300,6 +317,20 @@ def separation() -> None:
         print(rows[-1], *found.wrong, *found.misnamed, sep="\n", flush=True)
 
 
+def differing() -> None:
+    """Count how often the test of sites rejects, where they are equal and where a slope differs."""
+    rows = []
+    for name in FAMILIES:
+        row: list[object] = [name, DRAWS]
+        for apart in APART:
+            draws = (sites(name, np.random.default_rng([7, seed]), apart) for seed in range(DRAWS))
+            p = np.array([fitted(name, parts).heterogeneity_test().p_value for parts in draws])
+            row += [f"{(p < 0.05).mean():.3f}", f"{(p < 0.01).mean():.3f}"]
+        rows.append(row)
+        print(*row, flush=True)
+    keep("sites", rows)
+
+
 def report() -> None:
     """Write benchmarks/reports/families.md from the figures that the parts have kept."""
     kept = json.loads(KEPT.read_text())
@@ -311,13 +342,14 @@ def report() -> None:
     problems, checked, wrong = (sum(int(row[k]) for row in found) for k in (1, 3, 4))
     text = f"""# Families: statsmodels, certificates, separation
 
-`python benchmarks/families.py data`, `... certificates`, `... separation`, then `... report`. {machine()}, statsmodels {statsmodels.__version__}.
+`python benchmarks/families.py data`, `... certificates`, `... separation`, `... sites`, then `... report`. {machine()}, statsmodels {statsmodels.__version__}.
 
 ## Data sets
 
 Raw columns, no penalty; the worst over K = 1, 3 and 16 nodes, the last of which holds 2K - 1 times as many rows as the first. The reference
 is statsmodels' model at coefficients that Newton steps in 64 bits of mantissa make exact. "totals" are those from the null model on, the
 certificate included; beside them are one for the null model, two at the end (with an offset four or five more, of two numbers, for the null deviance) and one of exponents.
+Where theta is estimated, its totals are counted, too.
 "condition" is that of the information, scaled to a diagonal of ones. "proven off" is what the fit claims, "coef" what is true, both in standard errors; inf: the loss is not convex. All other
 columns are relative differences. Robust ones are statsmodels' definitions in 64 bits: its own, in double precision, are off by 1e-5 on breast cancer, where the classes are nearly separated.
 
@@ -339,14 +371,26 @@ columns that the sentence names do not separate by themselves (another linear pr
 
 {table(told, kept["separation"])}
 """
+    if "sites" in kept:
+        each = [f"{apart:g} apart, {level}" for apart in APART for level in ("5 %", "1 %")]
+        text += SITES + table(["family", "draws", *each], kept["sites"]) + "\n"
     write("families", text)
+
+
+SITES = """
+## Sites that differ
+
+Share of draws in which `heterogeneity_test` rejects at the levels 0.05 and 0.01: three sites of 120, 80 and 200 rows, two columns; the slope of
+one differs by 0, 0.15 or 0.3 from one site to the next.
+
+"""
 
 
 def _short(cell: Any) -> Any:
     return f"{cell:.0e}" if isinstance(cell, float) else cell
 
 
-PARTS = {"report": report, "data": data, "certificates": certificates, "separation": separation}
+PARTS = {"report": report, "sites": differing, "data": data, "certificates": certificates, "separation": separation}
 
 if __name__ == "__main__":
     with warnings.catch_warnings():

@@ -10,6 +10,7 @@ import re
 import shlex
 import socket
 import sys
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -98,7 +99,8 @@ def test_the_doctor_finds_what_is_wrong(
     keys.make(tmp_path / "keys", ["alice", "bob"], days=10)
     assert main(["federation", "init", "fed.toml", "--model", "lasso", "--method", "gossip"]) == 2
     assert "--split features can do it" in capsys.readouterr().err
-    assert main(["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]) == 0
+    columns = ["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]
+    assert main([*columns, "--method", "gossip"]) == 0
     told = capsys.readouterr().out
     assert "split by features" in told
     assert "Gossip by features cannot be masked: a neighbour reads sums over your columns" in told
@@ -131,7 +133,8 @@ def _hospital(folder: Path, name: str, header: str = "age,bmi,sbp,ill") -> None:
         ),
         (["--method", "gossip", "--model", "lasso"], "--split features can do it"),
         (["--gone", "freeze"], "with totals write --gone wait"),
-        (["--split", "features", "--gone", "wait"], "with gossip write --gone freeze"),
+        (["--split", "features", "--method", "gossip", "--gone", "wait"], "with gossip write --gone freeze"),
+        (["--split", "features", "--gone", "without"], "all take part from the beginning"),
         (["--model", "svm", "--alpha", "0"], "needs an L1 or L2 penalty"),
         (["--method", "gossip", "--model", "ridge", "--alpha", "0"], "--split features can do it"),
         (["--aligned"], "--aligned goes with --split features"),
@@ -307,3 +310,26 @@ def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
         assert "\x1b[2J" in text
         assert re.search(r"n0  certified  round \d+", text)
         assert "proven gap" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        ([], "totals"),
+        (["--model", "lasso", "--topology", "complete"], "totals"),
+        (["--method", "gossip"], "gossip"),
+        (["--refused", "without"], "gossip"),
+        (["--gone", "freeze"], "gossip"),
+        (["--alpha", "0"], "gossip"),
+    ],
+)
+def test_init_takes_masked_totals_over_columns_where_they_are_cheaper_and_says_so(
+    options: list[str], method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["federation", "init", "fed.toml", "--split", "features", *options]) == 0
+    told = capsys.readouterr().out
+    assert tomllib.loads((tmp_path / "fed.toml").read_text())["problem"]["method"] == method
+    assert ("masked totals are cheaper than gossip: about " in told) == (method == "totals")
+    assert ("columns of 0 and 1 may be read off" in told) == (method == "totals")
+    assert ("Gossip by features cannot be masked" in told) == (method == "gossip")

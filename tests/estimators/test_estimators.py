@@ -299,7 +299,7 @@ WRONG = {
     "pair": (lambda: glmesh.GLMClassifier("hinge", split="features").fit(IRIS, FLOWERS), "hinge loss has no form"),
     "hinge": (lambda: glmesh.LinearSVC(loss="hinge", penalty="l1").fit(IRIS, FLOWERS), "penalty='l1' goes with"),
     "loss": (lambda: glmesh.LinearSVC(loss="log").fit(IRIS, FLOWERS), "loss must be 'squared_hinge' or 'hinge'"),
-    "penalty": (lambda: glmesh.LogisticRegression(None).fit(IRIS, FLOWERS), "for almost none use a large C"),
+    "penalty": (lambda: glmesh.LogisticRegression(None).fit(IRIS, FLOWERS), "for none say C=float"),
     "kind": (lambda: glmesh.GLMRegressor("hinge").fit(X, Y), "loss must be one of squared, huber"),
     "parts": (lambda: glmesh.Ridge().fit_nodes([]), "parts is empty"),
     "part": (lambda: glmesh.Ridge().fit_nodes([X]), "part 0 must be"),

@@ -141,3 +141,16 @@ def test_what_classes_cannot_be_fitted_together_with_is_refused_with_what_would_
     assert glmesh.LogisticRegression(split="features", multi_class="ovr").fit(IRIS, NAMES).split_ == "features"
     assert glmesh.LogisticRegression(split="features").fit(IRIS[:100], NAMES[:100]).split_ == "features"
     assert Softmax(3).n_outputs == 3
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_an_infinite_c_is_no_penalty_as_in_scikit_learn(n_classes, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 3))
+    y = (X @ rng.normal(size=(3, n_classes)) + 2.0 * rng.gumbel(size=(200, n_classes))).argmax(axis=1)
+    ours = glmesh.LogisticRegression(C=np.inf, tol=1e-11, n_nodes=3).fit(X, y)
+    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
+    ours.save(tmp_path / "model.npz")
+    assert np.inf == glmesh.load_model(tmp_path / "model.npz").C

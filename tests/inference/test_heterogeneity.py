@@ -55,7 +55,7 @@ def test_the_statistic_is_near_that_of_fits_with_all_interactions(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_its_size_is_the_level_and_it_finds_what_differs(name, record_property):
-    n = cases(1000) if SOAK else 60
+    n = cases(1000) if SOAK else 25
     rejected = {
         apart: np.mean([
             fitted(name, sites(name, np.random.default_rng([7, seed]), apart)).heterogeneity_test().p_value < 0.05

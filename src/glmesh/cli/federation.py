@@ -77,7 +77,7 @@ def _add_init(init: Parser) -> None:
     add("--split", choices=["samples", "features"], default="samples", help="what a site holds: some samples "
         "(default), or some columns of all samples")  # fmt: skip
     add("--method", choices=["totals", "gossip"], help="how sites learn: from sums that are masked (default split "
-        "by samples), or by gossip with their neighbours (default split by features)")  # fmt: skip
+        "by samples, and by features where that is cheaper), or by gossip with their neighbours")  # fmt: skip
     intercept = init.add_mutually_exclusive_group()
     intercept.add_argument(
         "--intercept", action="store_true", default=None, help="fit an unpenalised intercept (default with totals)"
@@ -204,6 +204,8 @@ def _init(options: Namespace) -> int:
         salt=secrets.token_hex(16),
     )
     federation = Federation(path.stem, problem, network, (), _like(options, problem))
+    if federation.by_columns:
+        federation.check_columns()
     federation.write(path)
     _tell_new(path, federation)
     return REACHED
@@ -216,6 +218,7 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     """
     from glmesh.federation.config import ProblemPart, check_folds
     from glmesh.federation.config.formulas import check_formula
+    from glmesh.federation.node.forecast import method_for_columns
 
     if options.formula and options.family == COX and not (options.time or options.event):
         options.time, options.event = Formula.parse(options.formula).survival or (None, None)
@@ -237,6 +240,10 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     if options.cv and options.alpha is not None:
         raise InvalidInput("--cv chooses alpha; leave --alpha out, or name weights to try with --alphas")
     problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
+    if options.split == "features" and options.method is None:
+        method, why = method_for_columns(problem, options.topology, options.gone or "", options.refused)
+        print(why, end="\n" if why else "")
+        problem = replace(problem, method=method)
     has_one = problem.by_totals and problem.family != COX
     if options.formula and problem.family != COX:
         has_one = Formula.parse(options.formula).has_intercept

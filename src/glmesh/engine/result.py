@@ -16,8 +16,11 @@ from glmesh.core import Certificate, Event
 from glmesh.display import Curve, Overview, bound_in_words, table_of
 from glmesh.errors import UnsuitablePair
 from glmesh.formatting import rounded_up, size
-from glmesh.inference import Inference, Summary
+from glmesh.inference import Curves, Inference, Summary
+from glmesh.inference.hypotheses import penalised
+from glmesh.methods.totals.dealing import all_rows
 from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.models import curves_of
 from glmesh.network import Plan
 from glmesh.plot import figures
 from glmesh.problem import Problem
@@ -208,6 +211,41 @@ class Result:
         return replace(self, problem=None)  # type: ignore[arg-type]
 
     @property
+    def curves(self) -> Curves | None:
+        """Return loss, gradient and Hessian over all rows at several points, as a function; None: rows are not at hand.
+
+        Profile intervals need it.
+        """
+        held = None if self.problem is None else all_rows(self.problem)
+        if held is None:
+            return None
+        family = None if self.facts is None else self.facts.fitted.family  # with what was estimated of it
+        return curves_of(family or self.problem.spec.loss, held)
+
+    @property
+    def inference(self) -> Inference:
+        """Return the inference of a fit of a family without a penalty: its table, tests and intervals.
+
+        Raise UnsuitablePair, which says why, where there is none.
+        """
+        if self.facts is None:
+            spec = None if self.problem is None else self.problem.spec
+            if spec is not None and not spec.loss.by_likelihood:
+                raise UnsuitablePair(
+                    f"standard errors are those of families, and this is the {spec.loss.name} loss; take family=..., "
+                    "alpha=0.0"
+                )
+            if spec is not None and spec.alpha:
+                raise penalised(f"{spec.penalty_name}, alpha={spec.alpha:g}")
+            raise UnsuitablePair(f"the fit has not ended where standard errors are known: {self.message}")
+        names = None if self.problem is None else self.problem.feature_names
+        fitted = self.facts.fitted
+        if names is None or len(fitted.names) != fitted.outputs * (len(names) + 1):
+            return Inference(self.facts, self.curves)
+        named = replace(fitted, names=term_names(names, range(fitted.outputs) if fitted.outputs > 1 else ()))
+        return Inference(replace(self.facts, fitted=named), self.curves)
+
+    @property
     def message(self) -> str:
         """Return one line of text: status, rounds, communications, bytes, objective, relative gap and remarks.
 
@@ -275,7 +313,7 @@ class Result:
             An option of the table is given, but the fit has no standard errors.
         """
         if self.facts is not None:
-            return Inference(self.facts).summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
+            return self.inference.summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
         if (level, vcov, use_t, exponentiate) != (0.95, "model", None, False):
             raise UnsuitablePair(
                 "this fit has no standard errors, which level, vcov, use_t and exponentiate are about; fit a family "
@@ -335,7 +373,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the fit at a glance as HTML, for notebooks, with the table of inference if there is one."""
-        table = None if self.facts is None else table_of(Inference(self.facts))
+        table = None if self.facts is None else table_of(self.inference)
         return replace(self._overview, table=table)._repr_html_()
 
 

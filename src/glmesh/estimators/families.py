@@ -74,9 +74,10 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> TrainingData:
         """Check pooled data and an offset, each of whose arrays has an entry per row; return it as TrainingData."""
-        if np.ndim(y) == 2:
-            refuse_permuted(X, y, "y", "X")
-            y, sample_weight = shares(self._family(), y, sample_weight)
+        counts = y
+        y, sample_weight = shares(self._family(), y, sample_weight)
+        if y is not counts:
+            refuse_permuted(X, counts, "y", "X")
         data = self._validated(X, y, sample_weight, y_numeric=True)
         return data if offset is None else self._offset(data, [offset])
 
@@ -135,10 +136,10 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
 
     def _shares_of_part(self, k: int, part: tuple[Data, ...]) -> tuple[Data, ...]:
         """Return part k with shares and numbers of trials, if its targets are successes and failures."""
-        if not isinstance(part, tuple | list) or len(part) < 2 or np.ndim(part[1]) != 2:
+        if not isinstance(part, tuple | list) or len(part) < 2:
             return part
         y, weight = shares(self._family(), part[1], part[2] if len(part) > 2 else None, f"part {k}: ")
-        return (part[0], y, weight, *part[3:]) if weight is not None else part
+        return part if y is part[1] else (part[0], y, np.asarray(weight), *part[3:])
 
     def _fitted_family(self) -> Family | None:
         """Return the family of the fitted model, with what was estimated of it; None: the loss is none of a family."""

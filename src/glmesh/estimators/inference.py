@@ -16,11 +16,9 @@ from glmesh.errors import UnsuitablePair
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.objective import TrainingData
 from glmesh.functions import LOSSES
-from glmesh.inference import Curves, Inference, Summary, Test
+from glmesh.inference import Inference, Summary, Test
 from glmesh.inference.hypotheses import penalised
-from glmesh.methods.totals.dealing import all_rows
 from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
-from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.problem.offsets import OFFSET
 from glmesh.types import Data, Matrix, Vector
 
@@ -226,7 +224,7 @@ class InferenceMixin(NetworkEstimator):
         if len(facts.fitted.names) > outputs * (len(names) + 1):
             names.append(OFFSET)
         named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
-        curves = None if result is None else curves_of(result)
+        curves = None if result is None else result.curves
         rows = (self.rows_, self.rows_left_out_) if hasattr(self, "rows_") else None
         return Inference(replace(facts, fitted=named), curves, rows)
 
@@ -265,26 +263,3 @@ class InferenceMixin(NetworkEstimator):
         if result is None:
             return UnsuitablePair("the file of this model has no standard errors in it; fit it again")
         return UnsuitablePair(f"the fit has not ended where standard errors are known: {result.message}")
-
-
-def curves_of(result: Result) -> Curves | None:
-    """Return loss, gradient and Hessian over all rows at several points, as a function; None: rows are not at hand."""
-    held = None if result.problem is None else all_rows(result.problem)
-    if held is None:
-        return None
-    loss = result.problem.spec.loss
-    if result.facts is not None and result.facts.fitted.family is not None:
-        loss = result.facts.fitted.family  # with what was estimated of it
-    likelihoods = [likelihood_of(loss, X, y, weight) for X, y, weight in zip(*held, strict=True)]
-
-    def curves(points: Matrix) -> list[tuple[float, Vector, Matrix]]:
-        """Return (loss, gradient, Hessian) at each of n points, shape (n, d); infinite where it is not defined."""
-        with np.errstate(all="ignore"):
-            values = np.sum([one.values(points) for one in likelihoods], axis=0)
-            each = [[one.derivatives(point) for one in likelihoods] for point in points]
-        return [
-            (float(value), np.sum([one.gradient for one in own], axis=0), np.sum([one.hessian for one in own], axis=0))
-            for value, own in zip(values, each, strict=True)
-        ]
-
-    return curves

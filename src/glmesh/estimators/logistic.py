@@ -1,6 +1,9 @@
 """Logistic regression."""
 
 from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.estimators.classifier import NetworkClassifier
@@ -28,7 +31,7 @@ class LogisticRegression(InferenceMixin, NetworkClassifier):
     penalty : {"auto", "l2", "l1", "elasticnet"}, default "auto"
         scikit-learn's older way to say l1_ratio: "l2" is 0, "l1" is 1; with "auto" and "elasticnet" l1_ratio counts.
     C : float, default 1.0
-        Factor of the losses, > 0; the larger, the less is penalised.
+        Factor of the losses, > 0; the larger, the less is penalised. Infinite: there is no penalty.
     l1_ratio : float, default 0.0
         Share of the L1 penalty, between 0 and 1.
     dual : bool, default False
@@ -128,12 +131,21 @@ class LogisticRegression(InferenceMixin, NetworkClassifier):
         if self.penalty not in ratios:
             raise InvalidInput(
                 f"penalty must be 'l2', 'l1', 'elasticnet' or 'auto' (by l1_ratio), got {self.penalty!r}; "
-                "for almost none use a large C"
+                "for none say C=float('inf')"
             )
+        free = np.inf == self.C
         return Objective(
             "logistic" if together is None else together,
             elastic_net(ratios[self.penalty]),
-            1.0,
-            weight=number(self.C, "C", positive=True),
+            0.0 if free else 1.0,
+            weight=1.0 if free else number(self.C, "C", positive=True),
             intercept="free" if self.fit_intercept else "none",
         )
+
+    def _fit(self, data: TrainingData) -> Self:
+        """Fit as other classifiers do; without a penalty coefficients of several classes add up to 0, as elsewhere."""
+        super()._fit(data)
+        if np.inf == self.C and self._are_together:
+            self.coef_ = self.coef_ - self.coef_.mean(axis=0)
+            self.intercept_ = self.intercept_ - self.intercept_.mean()
+        return self

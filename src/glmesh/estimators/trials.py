@@ -18,10 +18,13 @@ def shares(
     Weights are then numbers of trials, times the weights given; a row without trials has share 0 and weight 0. Anything
     else is returned as given. Raise InvalidData, which begins with `where`, for counts below 0.
     """
-    if family is None or family.name != "binomial" or np.ndim(y) != 2 or np.shape(y)[1] != 2:
+    if family is None or family.name != "binomial":
+        return y, sample_weight
+    counts = np.asarray(y)
+    if counts.ndim != 2 or counts.shape[1] != 2:
         return y, sample_weight
     try:
-        counts = np.asarray(y, dtype=np.float64)
+        counts = counts.astype(np.float64)
     except (TypeError, ValueError):
         raise InvalidData(f"{where}y has two columns, successes and failures, and some are no numbers") from None
     if not (np.isfinite(counts).all() and (counts >= 0).all()):

@@ -96,6 +96,11 @@ class Profiled(Smooth):
         self.has_smooth_curvature = f.has_smooth_curvature
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
+    @property
+    def free_direction(self) -> Vector | None:
+        """Return e, shape (d,): ones, or the roots of sample weights."""
+        return self.direction
+
     def offset(self, v: Vector, near: float = 0.0) -> float:
         """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b.
 

@@ -93,6 +93,11 @@ class Smooth(ABC):
         """
         return v, 0.0
 
+    @property
+    def free_direction(self) -> Vector | None:
+        """What one more of an intercept that f minimises over adds to v, shape (d,); None, as here: f has none."""
+        return None
+
     def offset(self, v: Vector, near: float = 0.0) -> float:
         """Return the intercept b, a float, that minimises the loss at predictions v + b; `near` is a guess of b.
 

@@ -35,6 +35,7 @@ from glmesh.collectives.routes import NUMBER, Routes
 from glmesh.collectives.totals import exchanges_per_sum, floods
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Separable
+from glmesh.methods.columns.method import method_for_columns
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.limited_memory import LimitedMemory
@@ -70,6 +71,12 @@ SPARSE = 0.2
 # [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01), as docs/communications.md
 # says; because costs are not closer than a factor of two, a middle will do
 LIMITED_MEMORY_TOTALS = 50
+
+# [totals] over columns to a certified 1e-6 with an L2 penalty, a middle of 12 to 30 (breast cancer, diabetes, random
+# columns; three and eight sites)
+SPACE_TOTALS = 25
+# [totals] over columns to a certified 1e-6 with an L1 part, a middle of 12 to 101 (breast cancer, diabetes)
+PLANE_TOTALS = 50
 
 
 @dataclass(frozen=True)
@@ -258,10 +265,30 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
     if not task.bounded:
         exchanges, seconds = messages.sum(task.length)
         yield Estimate("sums", SUMS, exchanges, SUMS * seconds)
+    yield _momentum(task, messages)
+
+
+def _momentum(task: Task, messages: Messages) -> Estimate:
+    """Return the Estimate of a run with momentum."""
     factor = (QUADRATIC_FACTOR if task.quadratic and not task.kinked else 1.0) * (SPARSE_FACTOR if task.sparse else 1.0)
     per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))
     rounds = round(SUMS * factor * per_sum)
-    yield Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
+    return Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
+
+
+def between_sites(spec: ProblemSpec, n_rows: int, info: NetworkInfo, network: Network) -> list[Estimate]:
+    """Return the Estimates of "totals" and "momentum" between sites that hold columns, the cheapest first.
+
+    "totals" is not in the list if no method on totals suits the objective. `n_rows` is the number of rows, `info` says
+    how sites are linked, `network` has latency and bandwidth of the links.
+    """
+    task, messages = Task.on(spec, n_rows, n_rows), Messages(info, network)
+    found = [_momentum(task, messages)]
+    if method_for_columns(spec.loss, spec.penalty_of(None)) is not None:
+        rounds = PLANE_TOTALS if task.kinked else SPACE_TOTALS
+        exchanges, seconds = messages.total(task.length)
+        found.append(Estimate("totals", rounds, exchanges, rounds * seconds))
+    return sorted(found, key=lambda one: one.seconds)
 
 
 def _of_totals(task: Task, messages: Messages) -> Estimate:

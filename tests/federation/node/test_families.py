@@ -14,12 +14,14 @@ from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.answer import Answer
-from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.program import FAR
 from glmesh.federation.node.roles import with_roles
 from glmesh.federation.node.rules import RuleBook, class_counts, has_constant_curvature, n_coefficients, n_rows
 from glmesh.federation.totals import Beginning, Refusal, Unequal
 from glmesh.inference import Inference
+from glmesh.methods.totals.likelihood import method
+from glmesh.methods.totals.likelihood.contribution import contribute
 from glmesh.types import Matrix, Vector
 from tests.federation.node.families import programs, simulated, tables, together
 
@@ -229,13 +231,13 @@ def test_a_question_to_which_a_site_objects_is_answered_by_nobody(monkeypatch: p
     X[:100, 3] = 0.0
     X[:6, 3], y[:6] = 1.0, 1.0  # alice has six rows of the cell
     said: list[tuple[str, bool, bool]] = []
-    objects = SiteGuard.objects
+    objects = SiteDiscretion.objects
 
-    def recorded(guard: SiteGuard, cone: Any, question: Any) -> bool:
-        said.append((guard.rules.name, question.search.flat is not None, objects(guard, cone, question)))
+    def recorded(discretion: SiteDiscretion, cone: Any, question: Any) -> bool:
+        said.append((discretion.rules.name, question.search.flat is not None, objects(discretion, cone, question)))
         return said[-1][2]
 
-    monkeypatch.setattr(SiteGuard, "objects", recorded)
+    monkeypatch.setattr(SiteDiscretion, "objects", recorded)
     sites = programs(tables(X, y, (100, 220), COLUMNS), ProblemPart(family="binomial", fit_intercept=True))
     found = together(sites)
     questions = [said[k : k + 3] for k in range(0, len(said), 3)]
@@ -353,8 +355,18 @@ def test_a_site_whose_rows_are_few_keeps_the_sum_of_their_squares_back_where_mem
     assert "undecided" in apart.answer.remark
 
 
-def test_a_step_to_a_point_at_which_few_rows_show_is_too_long_and_only_a_start_there_is_refused() -> None:
+def test_a_step_to_a_point_at_which_few_rows_show_is_too_long_and_only_a_start_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parts, part = case("poisson")
+    told: list[tuple[bool, bool]] = []  # whether a point was too far, and whether a site told derivatives there
+
+    def recorded(*arguments: Any, far: bool) -> Any:
+        fields = contribute(*arguments, far=far)
+        told.append((far, bool(fields["hessian"].any() or fields["slopes"].any())))
+        return fields
+
+    monkeypatch.setattr(method, "contribute", recorded)
     sites = programs(parts, part)
     checked: list[bool] = []
 
@@ -368,6 +380,8 @@ def test_a_step_to_a_point_at_which_few_rows_show_is_too_long_and_only_a_start_t
     usual, found = together(programs(parts, part)).answer, together(sites).answer
     assert any(checked)
     assert found.certified
+    assert {derivatives for far, derivatives in told if far} == {False}  # of the other sites neither
+    assert sum(far for far, _ in told) % 3 == 0
     assert found.totals > usual.totals
     np.testing.assert_allclose(found.coef, usual.coef, rtol=1e-6)
 
@@ -386,16 +400,35 @@ def test_a_step_to_a_point_at_which_few_rows_show_is_too_long_and_only_a_start_t
     assert Always.seen <= FAR + 2
 
 
+@pytest.mark.parametrize("name", ["binomial", "poisson", "negative binomial", "multinomial", "cox"])
+def test_a_point_far_away_to_which_a_member_steers_is_refused(name: str) -> None:
+    (site, *_) = programs(*case(name))
+    d = site.block.p + 1
+    site.rules.check_point(site.block, np.ones(d), (np.zeros(d - 1), 0.0, False))
+    shown = 0
+    for seed in range(40):
+        w = 300.0 * np.random.default_rng(seed).normal(size=d)
+        try:
+            site.rules.check_point(site.block, np.ones(d), (w[:-1], w[-1], False))
+        except Refusal:
+            continue
+        with np.errstate(over="ignore"):
+            loss = site.block.likelihoods[0].values(w[None])[0]
+        if loss <= 1e300:  # beyond, a site tells no derivatives
+            shown += bool(site.block.likelihoods[0].derivatives(w).hessian.any())
+    assert shown == 0
+
+
 def test_sums_of_scores_in_which_few_rows_show_are_told_by_nobody() -> None:
-    guard = SiteGuard(RuleBook(SiteRules(), "alice", False, False))
+    discretion = SiteDiscretion(RuleBook(SiteRules(), "alice", False, False))
     rng = np.random.default_rng(0)
     scores, room = rng.normal(size=(200, 3)), 1.0 - rng.uniform(0.01, 0.02, 200)
-    assert guard.allowed_meats(scores, room).tolist() == [True, True, True]
+    assert discretion.allowed_meats(scores, room).tolist() == [True, True, True]
     room[0] = 0.02  # a row of large leverage stands out where HC0 is subtracted
-    assert guard.allowed_meats(scores, room).tolist() == [True, False, False]
+    assert discretion.allowed_meats(scores, room).tolist() == [True, False, False]
     scores[5] *= 100.0
-    assert guard.allowed_meats(scores, room).tolist() == [False, False, False]
-    assert guard.allowed_meats(scores[:8], room[10:18]).tolist() == [False, False, False]
+    assert discretion.allowed_meats(scores, room).tolist() == [False, False, False]
+    assert discretion.allowed_meats(scores[:8], room[10:18]).tolist() == [False, False, False]
     answer = together(programs(*case("gamma"))).answer
     assert answer.facts is not None
     assert "HC3" not in answer.facts.meats

@@ -214,6 +214,10 @@ def test_one_kernel_for_all_nodes_adds_up_what_passes_over_each_node_do(loss, fi
     assert state.step is not None
     ours, after = step_fields(block, state, state.frame, np.inf)
     monkeypatch.setitem(vars(block), "stacked", None)
+    alone, _ = step_fields(block, state, state.frame, np.inf)
+    for name, one in ours.items():
+        assert one.tobytes() == alone[name].tobytes(), name  # the same bits by a call for each node
+    monkeypatch.setattr("glmesh.methods.totals.interior_rows.NARROW", 0)
     theirs, expected = step_fields(block, state, state.frame, np.inf)
     assert set(ours) == set(theirs)
     for name, one in ours.items():
@@ -231,8 +235,12 @@ def test_rows_of_all_nodes_are_one_array_without_a_copy_where_they_lie_in_one():
         return Rows(np.arange(len(parts), dtype=np.uint64), network(4), list(parts), y, y, HingeLoss(), Table(), True)
 
     assert rows(X[:2], X[2:2], X[2:]).stacked is X
-    for parts in ((X[2:], X[:2]), (X[:3].copy(), X[3:].copy()), (X[1:3], X[3:]), (X,)):
-        np.testing.assert_array_equal(rows(*parts).stacked, np.concatenate(parts))
+    assert rows(X).stacked is X
+    by_columns = np.asfortranarray(X)
+    for parts in ((X[2:], X[:2]), (X[:3].copy(), X[3:].copy()), (X[1:3], X[3:]), (by_columns[:3], by_columns[3:])):
+        stacked = rows(*parts).stacked
+        np.testing.assert_array_equal(stacked, np.concatenate(parts))
+        assert stacked.flags.c_contiguous
     assert rows(X[:2], sp.csr_array(X[2:])).stacked is None
 
 

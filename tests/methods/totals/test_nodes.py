@@ -157,6 +157,30 @@ def test_the_same_bits_for_any_blocks_threads_and_network(topology):
         assert run.estimates.tobytes() == one.estimates.tobytes()
 
 
+@pytest.mark.parametrize("copied", [0, 2**20])
+@pytest.mark.parametrize(
+    ("loss", "method"), [("logistic", NEWTON), ("squared_hinge", NEWTON), ("hinge", InteriorPoint())]
+)
+def test_the_same_bits_for_any_blocks_where_dense_and_sparse_nodes_hold_their_own_rows(
+    loss, method, copied, monkeypatch
+):
+    """Whether rows of several nodes are copied into one array, and which nodes share a block, is of no account."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for k, m in enumerate((30, 1, 0, 7, 64, 12)):
+        X = rng.normal(size=(m, 4)) * (rng.random((m, 4)) < 0.5)
+        parts.append((sp.csr_array(X) if k in (3, 4) else X, rng.choice([-1.0, 1.0], m)))
+    results = set()
+    for options in ({}, {"n_blocks": 2}, {"n_blocks": 6, "n_jobs": 2}, {"n_jobs": 3}):
+        monkeypatch.setattr("glmesh.methods.totals.rows.MOST_COPIED", copied)
+        problem = Problem.from_nodes(parts, loss=loss, alpha=0.1, split="samples", fit_intercept=True)
+        run = advance(Run(problem, method=method, topology="ring", **options), 9)
+        results.add((run.estimates.tobytes(), run.measure().gap))
+    monkeypatch.setattr("glmesh.methods.totals.rows.MOST_COPIED", 2**20 - copied)
+    run = advance(Run(problem, method=method, topology="ring", n_blocks=3), 9)
+    assert results == {(run.estimates.tobytes(), run.measure().gap)}
+
+
 def test_a_clock_counts_the_exchanges_of_totals():
     quick, slow = (
         advance(Run(logistic(), method=NEWTON, n_nodes=6, network=Network(latency=latency)), 3)

@@ -94,6 +94,12 @@ _MASKED = (
     "Totals are masked: members read sums over the rows of all sites and the model, and not what one site contributes "
     "(docs/peers.md, Masked totals)."
 )
+_MASKED_COLUMNS = (
+    "Totals are masked: members read sums over the columns of all sites, one number per row and round, not what one "
+    "site adds to them. After as many rounds as the other sites have columns together, a member knows the space that "
+    "these span: who also knows the values of a few more rows than that can compute all of them, though not whose they "
+    "are, and columns of 0 and 1 may be read off (docs/peers.md, Masked totals over columns)."
+)
 _REVEALED = "reveal = true: two sites make totals, so each learns what the other contributes (docs/peers.md)."
 LINKS = "links"  # name of the topology that is listed link by link
 
@@ -174,6 +180,8 @@ class Federation:
         """Raise an error, which says what would do, if sites cannot train by this file."""
         self._check_settings()
         self._check_members()
+        if self.by_columns:
+            self.check_columns()
         _ = self.mixing
         present = np.array([not member.late for member in self.members])
         if not present.any():
@@ -211,6 +219,27 @@ class Federation:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
         if self.data is not None:
             check_contract(part, self.data)
+
+    def check_columns(self) -> None:
+        """Raise InvalidInput if members of a federation on totals over columns might change.
+
+        Two sets of members have totals whose difference gives the columns of a site away, at whatever points they are
+        made; so all take part from the beginning to the end.
+        """
+        late = [member.name for member in self.members if member.late]
+        why = ""
+        if self.gone == "without":
+            why = "gone = 'without' would leave a site out"
+        elif self.network.refused == "without":
+            why = "refused = 'without' would leave a site out"
+        elif late:
+            why = f"{late[0]} is late"
+        if why:
+            raise InvalidInput(
+                f"{why}, and totals over columns are for sites that all take part from the beginning: the totals of "
+                "two sets of members give away the columns of the site in which they differ; write gone = 'wait', "
+                "refused = 'end' and no late member, or method = 'gossip' into [problem]"
+            )
 
     def _check_members(self) -> None:
         """Raise InvalidInput unless there are at least two members, and no two have the same name or fingerprint."""
@@ -355,7 +384,8 @@ class Federation:
         if not self.problem.by_totals:
             return _LEARNED[self.problem.split]
         sites = f" {REVEALED_SITES}" if self.problem.reveal_sites else ""
-        return f"{_MASKED if self.is_masked else _REVEALED}{sites}"
+        masked = _MASKED_COLUMNS if self.by_columns else _MASKED
+        return f"{masked if self.is_masked else _REVEALED}{sites}"
 
     @property
     def revealed(self) -> str:
@@ -365,6 +395,11 @@ class Federation:
         """
         two = _REVEALED if self.problem.by_totals and not self.is_masked else ""
         return f"{two} {REVEALED_SITES if self.problem.reveal_sites else ''}".strip()
+
+    @property
+    def by_columns(self) -> bool:
+        """Return whether sites hold columns of the same rows and make totals over these."""
+        return self.problem.by_totals and self.problem.split == "features"
 
     @property
     def is_masked(self) -> bool:

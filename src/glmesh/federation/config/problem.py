@@ -7,6 +7,7 @@ from math import isnan, nan
 
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.federation.config.families import MULTINOMIAL, check_without_family, likelihood_of
+from glmesh.methods.columns.method import require_columns
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.cross_validation import RULES
 from glmesh.methods.totals.likelihood.method import TOL_SE
@@ -105,8 +106,9 @@ class ProblemPart:
 
     def _require_totals(self, spec: ProblemSpec) -> None:
         """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""
-        if self.split != "samples":
-            raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
+        if self.split == "features":
+            require_columns(spec.loss, spec.penalty_of(None))
+            return
         if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
             raise UnsuitablePair(
                 f"there is no method on totals for the {self.name} loss with penalty {self.penalty!r} and alpha "
@@ -122,7 +124,7 @@ def check_folds(part: ProblemPart) -> None:
     _check_fold_values(part)
     if not part.cv and (part.alphas or part.choose != "minimum"):
         raise InvalidInput("alphas and choose are for folds that choose alpha; write cv = 5 into [problem] too")
-    if part.cv and not part.by_totals:
+    if part.cv and not (part.by_totals and part.split == "samples"):
         raise InvalidInput("cv needs totals, so sites that hold rows; with gossip write cv = 0 and an alpha")
     if part.cv and part.alpha != 1.0:
         raise InvalidInput(f"cv chooses alpha, which must be 1 in the file then, got {part.alpha:g}; or write cv = 0")

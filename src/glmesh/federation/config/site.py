@@ -23,6 +23,7 @@ largest_share = 0.5                 # of one row in the trace of the Hessian, at
 effective_rows = 5.0                # rows that the curvature is spread over, at every point
 reveal_support = false              # true: losses with kinks, whose totals show single rows
 small_changes = false               # true: a file in which few rows have changed since the last fit
+most_vectors = 0                    # totals with a number per row, where sites hold columns; 0: no limit
 
 [neighbours]                        # addresses that are others from here
 bob = "10.0.0.7:7001"
@@ -74,7 +75,8 @@ class SiteRules:
     largest_share: float = 0.5  # of one row in the trace of the Hessian
     effective_rows: float = 5.0  # (sum h)^2 / sum h^2 over the rows' curvatures h
     reveal_support: bool = False  # whether losses with kinks are allowed, whose totals show rows at the kink
-    small_changes: bool = False  # whether a file may differ by a few rows from that of the last fit
+    small_changes: bool = False  # whether a file may differ by a few rows (or columns) from that of the last fit
+    most_vectors: int = 0  # totals with a number per row that the site adds to, where sites hold columns; 0: no limit
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from glmesh.federation.monitor.screen import released_text
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.agreement import gossip_warnings, scale_warnings
 from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.column_totalling import ColumnTotalling
 from glmesh.federation.node.forecast import LATENCY, SECONDS_A_BYTE, Forecast
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract, warnings_of
@@ -102,14 +103,18 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
     for remark in federation.remarks():
         yield Finding("federation", remark, "warning")
     try:
-        shown = Totalling.check(federation, site, data, _alone(data.summary()))
+        kind = ColumnTotalling if federation.by_columns else Totalling
+        shown = kind.check(federation, site, data, _alone(data.summary()))
         yield Finding("rules", "this site's own rules let it contribute, as far as its data alone tells")
         yield Finding("released", released_text(shown))
     except (GlmeshError, OSError) as error:
         yield Finding("rules", str(error), "error")
     n_links = len(site.addresses)
     try:
-        expected = Forecast.of(federation, data.p, n_links, data.spec.loss.n_outputs)
+        if federation.by_columns:
+            expected = Forecast.of_columns(federation, data.columns.d, n_links)
+        else:
+            expected = Forecast.of(federation, data.p, n_links, data.spec.loss.n_outputs)
     except GlmeshError as error:
         yield Finding("messages", str(error), "error")
         return

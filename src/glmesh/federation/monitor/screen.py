@@ -10,8 +10,8 @@ from typing import TextIO
 
 from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.log import RecentLines
+from glmesh.federation.node.fit_figures import ReleaseFigures
 from glmesh.federation.node.neighbourhood import clock
-from glmesh.federation.node.totalling import ReleaseFigures
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import rounded_up, size
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from glmesh.contract import Contract, Fitted
 from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.column_totalling import ColumnTotalling
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.participant import Participant
@@ -53,4 +54,5 @@ class Agreed:
         Raise UnreadableFile if the memory of views on disk is damaged.
         """
         own = OwnRows(self.data, self.summary, self.fitted, self.contract, self.left_out)
-        return Totalling(self.neighbourhood, self.federation, own)
+        kind = ColumnTotalling if self.federation.by_columns else Totalling
+        return kind(self.neighbourhood, self.federation, own)

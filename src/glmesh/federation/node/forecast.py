@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glmesh.collectives.routes import NUMBER
-from glmesh.federation.config import Federation, ProblemPart
+from glmesh.core import NetworkInfo
+from glmesh.errors import InvalidInput, InvalidNetwork, UnsuitablePair
+from glmesh.federation.config import LINKS, Federation, ProblemPart
 from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.node.levels import SLOTS, WORDS
 from glmesh.federation.node.program import site_method
@@ -14,15 +16,21 @@ from glmesh.methods.choice import (
     INTERIOR_TOTALS,
     LIMITED_MEMORY_TOTALS,
     NEWTON_TOTALS,
+    PLANE_TOTALS,
+    SPACE_TOTALS,
     SQUARED_TOTALS,
     Task,
+    between_sites,
 )
 from glmesh.methods.totals.cross_validation import MOST_NUMBERS, N_WEIGHTS
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.working_set import WIDE
-from glmesh.network import topology
+from glmesh.network import Network, topology
 
 FIELDS = 10  # fields of a total, whose units take a maximum each before the first one
+COLUMN_FIELDS = 4  # fields of a total over columns
+PLANE_NUMBERS = 64  # numbers beside those of the rows in a total over columns, where the penalty has kinks
+EXPECTED_SITES, EXPECTED_ROWS = 8, 10_000  # of a federation whose members are not known yet
 FIRST = 2  # questions before the first total of a method: the survey, and the units of fields
 FAMILY_TOTALS = (
     6  # of Newton's method from the null model to a proof in standard errors; 4 to 9 on statsmodels' data sets
@@ -31,6 +39,7 @@ PROOFS = 3  # of these before which sites agree on what the proof needs, by a ma
 NULL_TOTALS = 4  # that find the null model at the end of a fit with an offset
 SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
 LATENCY = 0.02  # [s] of an assumed link between sites
+LINKS_BETWEEN_SITES = Network(latency=LATENCY, bandwidth=1.0 / SECONDS_A_BYTE)  # the same, for the cost model
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,20 @@ class Forecast:
         """
         part = federation.problem
         counts = _of_family(part, p, n_outputs) if part.family else _numbers(federation, p)
+        return Forecast.of_counts(federation, counts, n_links)
+
+    @staticmethod
+    def of_columns(federation: Federation, n_rows: int, n_links: int) -> Forecast:
+        """Return what is expected of a site that holds columns of `n_rows` rows and has `n_links` neighbours."""
+        kinked = Task.on(federation.problem.model(), n_rows, n_rows).kinked
+        rounds = PLANE_TOTALS if kinked else SPACE_TOTALS
+        more = PLANE_NUMBERS if kinked else rounds
+        counts = [EDGES * COLUMN_FIELDS] * FIRST + [n_rows + more] * rounds + [n_rows, EDGES]
+        return Forecast.of_counts(federation, counts, n_links)
+
+    @staticmethod
+    def of_counts(federation: Federation, counts: list[int], n_links: int) -> Forecast:
+        """Return the Forecast of totals with so many numbers each, `counts`, at a site with `n_links` neighbours."""
         sites = len(federation.members)
         passed_on = max(1.0, (sites - 1) / n_links)  # contributions of a total that a link carries, at the least
         sent = NUMBER * sum(counts) * passed_on
@@ -114,3 +137,25 @@ def _of_fit(federation: Federation, p: int) -> list[int]:
     if task.quadratic and not task.working_set:
         return [whole] + [4 * d] * (SQUARED_TOTALS - 1)
     return [whole] * NEWTON_TOTALS
+
+
+def method_for_columns(part: ProblemPart, graph: str, gone: str, refused: str) -> tuple[str, str]:
+    """Return ("totals" or "gossip", why) for sites that hold columns: the cheaper one, if settings leave it open.
+
+    The number of sites and rows is not known yet: the costs are those of EXPECTED_SITES on the topology named `graph`,
+    with EXPECTED_ROWS. A `gone` in words of gossip, and leaving out a site that is `refused`, leave gossip only; the
+    reason is empty then, and where no totals suit the objective.
+    """
+    none = "gossip", ""
+    if gone in ("freeze", "reset") or refused == "without":
+        return none
+    try:
+        info = NetworkInfo.of_graph(topology.build("ring" if graph == LINKS else graph, EXPECTED_SITES, 0), 0)
+        found = between_sites(part.model(), EXPECTED_ROWS, info, LINKS_BETWEEN_SITES)
+    except (InvalidInput, InvalidNetwork, UnsuitablePair):  # which `Federation.check` tells of
+        return none
+    best, others = found[0], found[1:]
+    if best.name != "totals" or not others:
+        return none
+    why = f"masked totals are cheaper than gossip: about {best}, instead of {others[0]} ({EXPECTED_SITES} sites)"
+    return best.name, why

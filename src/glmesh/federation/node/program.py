@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +11,13 @@ import numpy as np
 from glmesh.contract.fitting import plain_number
 from glmesh.core import Certificate
 from glmesh.core.messages import AnyRounds
-from glmesh.core.totals import Largest, Sums, Total, Whole, summation
+from glmesh.core.totals import Largest, Total
 from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
-from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.levels import Agreement, SiteFrame
+from glmesh.federation.node.questions import NEAR, OTHER_POINT, Elsewhere, Questions, Steps
 from glmesh.federation.node.rules import (
     RuleBook,
     check_folds,
@@ -26,7 +26,7 @@ from glmesh.federation.node.rules import (
     n_coefficients,
     rare_columns,
 )
-from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
+from glmesh.federation.totals import Beginning, Refusal, Unequal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
 from glmesh.methods import CrossValidation, MaximumLikelihood, Rows
@@ -37,13 +37,9 @@ from glmesh.methods.totals.likelihood.outputs import settled
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
-from glmesh.types import Indices, Unsigned, Vector
-
-NEAR = 1e-9  # [parts of the point, in the norm of the Hessian] by which sites may differ: replicated arithmetic
+from glmesh.types import Vector
 
 FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter steps are tried that often
-
-Steps = Generator[WantedTotal, Unsigned, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +103,9 @@ class _Fit:
     """One fit of a SiteProgram: yields its requests for totals, and numbers them from 0."""
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
-        self._program, self._beginning, self._place = program, beginning, 0
-        self._block = self._guarded(program.block, program.names)
+        self._program, self._beginning = program, beginning
+        self._questions = Questions(beginning, program.n_nodes)
+        self._block = self._with_discretion(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
         self._columns, self._method = tuple(program.names), program.method
@@ -177,11 +174,13 @@ class _Fit:
             left_out=self._left_out,
         )
 
-    def _guarded(self, block: Rows, names: Sequence[str]) -> Rows:
+    def _with_discretion(self, block: Rows, names: Sequence[str]) -> Rows:
         """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
         if not block.loss.by_likelihood:
             return block
-        return replace(block, names=tuple(names), guard=SiteGuard(self._program.rules, bool(self._beginning.start)))
+        return replace(
+            block, names=tuple(names), discretion=SiteDiscretion(self._program.rules, bool(self._beginning.start))
+        )
 
     def _design(self, columns: FormulaColumns) -> Steps:
         """Agree on the levels of the formula's categories, and take its columns in place of the table's.
@@ -191,7 +190,7 @@ class _Fit:
         """
         program = self._program
         self._agreed = yield from columns.table.agree(
-            self._beginning.members, lambda head, content: self._ask(head, b"", content, 0)
+            self._beginning.members, lambda head, content: self._questions.ask(head, b"", content, 0)
         )
         assert self._agreed is not None
         try:
@@ -199,7 +198,7 @@ class _Fit:
         except Mismatch as error:
             raise Refusal(str(error), public=f"refused by {columns.table.me}") from None
         self._columns = (*self._agreed.design.names, *columns.table.beside)
-        self._block, self._width = self._guarded(block, self._columns), int(block.X[0].shape[1])
+        self._block, self._width = self._with_discretion(block, self._columns), int(block.X[0].shape[1])
         self._scale = np.ones(block.p + 1)
         self._method = columns.method(block.p)
         program.rules.check_data(self._block, changed=bool(self._beginning.start))
@@ -222,12 +221,12 @@ class _Fit:
         n_rows = len(block.y[0])
         held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
         shows = [float(program.rules.shows_constant(block, scales(exponents), changed=bool(self._beginning.start)))]
-        if block.guard is None:
+        if block.discretion is None:
             shows = []
         gaps = [] if program.left_out is None else [float(program.left_out)]
         counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
         marks = edges_below(exponents)
-        total = yield from self._ask(
+        total = yield from self._questions.ask(
             {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
         )
         found, sums = largest_edges(total[: len(marks)]), total[len(marks) :].astype(np.float64)
@@ -236,7 +235,7 @@ class _Fit:
             check_folds(n_coefficients(block), sums[1 : 1 + len(held_out)], len(self._beginning.members))
         others = sums[1 + len(held_out) :]
         if shows:
-            self._guard.asks_cones = others[0] == 0.0
+            self._discretion.asks_cones = others[0] == 0.0
         if gaps:
             self._left_out = self._rows_in_all(sums[0], int(others[len(shows)]))
         self._dropped = rare_columns(others[len(shows) + len(gaps) :], sums[0])
@@ -259,10 +258,10 @@ class _Fit:
         return [*kept, width]
 
     @property
-    def _guard(self) -> SiteGuard:
+    def _discretion(self) -> SiteDiscretion:
         """Return what the site's rules hold back from a fit of a family."""
-        assert isinstance(self._block.guard, SiteGuard)
-        return self._block.guard
+        assert isinstance(self._block.discretion, SiteDiscretion)
+        return self._block.discretion
 
     def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
         """Make one round of the method; it is a generator, which yields the round's requests."""
@@ -280,19 +279,16 @@ class _Fit:
         while request is not None:
             try:
                 if isinstance(request, Largest):
-                    answer: Any = yield from self._largest(request.numbers[0])
+                    answer: Any = yield from self._questions.largest(request.numbers[0])
                 elif isinstance(request, Total):
-                    answer = yield from self._sum(request)
+                    answer = yield from self._questions.sum(request)
                 request = steps.send(answer)
             except StopIteration:
                 return
-            except _Elsewhere as other:
+            except Elsewhere as other:
                 steps.close()
                 if not method.take(state, other.at) <= NEAR:
-                    raise Unequal(
-                        "this site's point differs from that of the first site by more than rounding; do both run the "
-                        "same version of glmesh?"
-                    ) from None
+                    raise Unequal(OTHER_POINT) from None
                 self._check_point(method, block, state)
                 steps = begin()
                 request = next(steps, None)
@@ -305,7 +301,7 @@ class _Fit:
         """
         for rows, point in method.trials(block, state):
             at = np.append(point[0], point[1]).tobytes()
-            if rows.guard is None:
+            if rows.discretion is None:
                 self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
             elif at != self._checked:
                 self._checked = at
@@ -313,72 +309,17 @@ class _Fit:
 
     def _check_step(self, rows: Rows, state: LikelihoodState, point: Point) -> None:
         """Check the point of a family's next total; raise Refusal, or let the step be too long for this site."""
-        guard = self._guard
+        discretion = self._discretion
         try:
             self._program.rules.check_point(rows, self._scale[: rows.p + 1], point)
         except Refusal:
-            if state.query is None or not state.query.step.any() or guard.far >= FAR:
+            if state.query is None or not state.query.step.any() or discretion.far >= FAR:
                 raise
-            guard.too_far, guard.far = True, guard.far + 1
+            discretion.too_far, discretion.far = True, discretion.far + 1
         else:
-            guard.too_far, guard.far = False, 0
-
-    def _largest(self, numbers: Indices) -> Steps:
-        """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).
-
-        It is a generator: it yields the request.
-        """
-        marks = edges_below(numbers)
-        total = yield from self._ask({"largest": len(numbers)}, b"", marks, len(marks))
-        return largest_edges(total)
-
-    def _sum(self, total: Total) -> Steps:
-        """Return the sums over all sites of the fields of a total; it is a generator, which yields the request."""
-        assert total.at is not None  # sites compare it; methods that do not say it are not run
-        at = total.at.astype("<f8").tobytes()
-        steps = summation([total], self._program.n_nodes)
-        answer: Any = None
-        while True:
-            try:
-                asked = next(steps) if answer is None else steps.send(answer)
-            except StopIteration as end:
-                sums: Sums = end.value
-                return sums
-            if isinstance(asked, Whole):
-                fields = {name: [rows.shape[1], asked.grains[name]] for name, rows in total.fields.items()}
-                answer = yield from self._ask({"fields": fields}, at, asked.rows[0][0], 0, again=asked.misfits > 0)
-            else:
-                answer = yield from self._largest(asked[0][0])
-
-    def _ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
-        """Yield one request for a total, and return the sum over all sites.
-
-        `head` and the point `at` are the request; `content` is this site's contribution, whose first `marks` entries
-        are marks of a maximum; `again` repeats a request whose sum did not fit. Raise _Elsewhere if another site asked
-        first, at another point.
-        """
-        request = json.dumps(head, sort_keys=True).encode() + b"\n" + at
-        other = self._beginning.requests.get(self._place, request)
-        if other != request:
-            theirs, _, there = other.partition(b"\n")
-            if theirs != request.partition(b"\n")[0] or len(there) != len(at) or not at:
-                raise Unequal(
-                    "this site asks for another total than the first; do both run the same version of glmesh?"
-                )
-            raise _Elsewhere(np.frombuffer(there, dtype="<f8").astype(np.float64))
-        answer = yield WantedTotal(request, content, marks, again)
-        self._place += 1
-        return answer
+            discretion.too_far, discretion.far = False, 0
 
 
 def _spoken(label: str | float) -> str:
     """Return the label of a class as text, a whole number without a decimal point."""
     return label if isinstance(label, str) else plain_number(label)
-
-
-class _Elsewhere(Exception):
-    """Raised where a total must be asked for at the point `at` of another site, because that site asked first."""
-
-    def __init__(self, at: Vector) -> None:
-        super().__init__("another point")
-        self.at = at

@@ -45,6 +45,10 @@ class RuleBook:
         """
         return Refusal(why, public=f"refused by {self.name}")
 
+    def check_alone(self, block: Rows) -> None:
+        """Raise Refusal if the site's data alone, as far as it tells before a fit, forbids that it contributes."""
+        self.check_data(block, changed=False)
+
     def check_data(self, block: Rows, *, changed: bool) -> None:
         """Raise Refusal for too few rows at the site, too few changed rows, or a loss whose totals show single rows.
 
@@ -102,6 +106,7 @@ class RuleBook:
             curvatures = np.asarray(h)[None]
         sizes = row_sizes(block, scale)
         for h in curvatures[curvatures.any(axis=1)]:
+            h = h / h.max()  # products and squares would overflow, or underflow
             share, spread = dominance(h, h * sizes)
             if share > rules.largest_share:
                 why = f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}"

@@ -7,21 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any, ClassVar
 
 import numpy as np
 
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
+from glmesh.federation.node.fit_figures import FitFigures, ReleaseFigures, released_figures
 from glmesh.federation.node.levels import Agreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
-from glmesh.federation.node.totals_store import TotalsStore
+from glmesh.federation.node.totals_store import Kept, TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
-from glmesh.federation.totals import FederationInfo, Machine, Runner
+from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
@@ -56,34 +57,10 @@ _NO_MODEL = (TrainingOutcome.NO_OPTIMUM, TrainingOutcome.NO_START, TrainingOutco
 _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
 
 
-class ReleaseFigures(TypedDict):
-    """Figures that are shown and not enforced: what a site has contributed, and how far a single row stands out."""
-
-    leverage: float | None  # largest leverage of one of the site's rows; None: not computed
-    released: int  # numbers that the site has contributed to totals, of all fits; masks hide each of them
-    released_share: float  # the same, divided by the entries of the site's table, the intercept's ones included
-
-
-class FitFigures(ReleaseFigures):
-    """Figures of a fit on totals, as JSON; `monitor.history.Figures` explains each key."""
-
-    round: int
-    members: list[str]
-    without: list[str]
-    certificate: float | None
-    certificate_round: int | None
-    standard_errors: float | None
-    objective: float | None
-    missed: int
-    communications: int
-    done: list[str]
-    chosen: str
-    revealed: str
-    rows: str
-
-
 class Totalling:
     """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
+
+    machine_kind: ClassVar[type[Machine]] = Machine
 
     def __init__(self, neighbourhood: Neighbourhood, federation: Federation, own: OwnRows) -> None:
         warm_up_totals()  # so that no sign of life waits for a compilation
@@ -91,15 +68,16 @@ class Totalling:
         self._fitted, self._summary = own.fitted, own.summary
         site = neighbourhood.site
         self._site = site
-        self._block = _rows(federation, site, own.data, own.summary)
+        self._block = self.rows_of(federation, site, own.data, own.summary)
         self.info = _federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
-        self._rules = _rules(federation, site, self._block, self._kept.changed)
+        self._rules = self.rules_of(federation, site, self._block, self._kept)
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
-        self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
+        secret = secrets.token_bytes(32)
+        self.machine = self.machine_kind(self.info, keys, secret, start, self._kept.memory, time.monotonic())
         frame = own.frame(federation, site)
         local = None if frame is None else frame.alone()
         self._shown = self._block if local is None else self._designed(local)  # rows that figures are about
@@ -112,16 +90,34 @@ class Totalling:
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
 
-    @staticmethod
-    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> ReleaseFigures:
+    @classmethod
+    def check(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> ReleaseFigures:
         """Return what the site has released before, and the largest leverage of its rows.
 
         Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes.
         """
-        block = _rows(federation, site, data, summary)
+        block = cls.rows_of(federation, site, data, summary)
         kept = TotalsStore(site, _federation_info(federation, site)).load(block)
-        _rules(federation, site, block, kept.changed).check_data(block, changed=False)
-        return _released(block, kept.released, None if federation.problem.formula else largest_leverage(block))
+        cls.rules_of(federation, site, block, kept).check_alone(block)
+        return released_figures(block, kept.released, None if federation.problem.formula else largest_leverage(block))
+
+    @classmethod
+    def rows_of(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
+        """Return the site's own rows as a block with a single node, which methods on totals read."""
+        X, y, weight = rows_of_part(data, summary, site.me)
+        table = coefficient_table(data.spec, int(X.shape[1]))  # `ProblemPart.model` has refused penalties without one
+        ids = np.array([site.me], dtype=np.uint64)
+        return Rows(ids, federation.network_info(), [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
+
+    @classmethod
+    def rules_of(cls, federation: Federation, site: Site, block: Rows, kept: Kept) -> RuleBook:
+        """Return the site's RuleBook; `kept` says how many of its rows differ from its last contribution."""
+        smooth = block.loss.by_likelihood or block.dual.has_smooth_conjugate
+        kinked = "" if smooth else federation.problem.loss
+        constant = bool(kinked) or has_constant_curvature(block)
+        late = any(member.late for member in federation.members)
+        may_change = federation.gone == "without" or late
+        return RuleBook(site.rules, site.file.name, constant, may_change, kinked, kept.changed)
 
     @property
     def figures(self) -> FitFigures:
@@ -144,7 +140,7 @@ class Totalling:
             "chosen": self._chosen,
             "revealed": self._federation.revealed,
             "rows": "; ".join(self._said),
-            **_released(self._shown, self._kept.released, self._leverage),
+            **released_figures(self._shown, self._kept.released, self._leverage),
         }
 
     def run(
@@ -180,7 +176,7 @@ class Totalling:
         self._save()
         return Ending(TrainingOutcome.STOPPED)
 
-    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
+    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> Program:
         """Return the program of this site's fit: the method on totals that suits the objective, on this site's rows.
 
         `seen(objective, gap)` is called after each round; `max_rounds` is the largest number of totals.
@@ -189,12 +185,7 @@ class Totalling:
         method = site_method(part, block.p)
         names = self._fitted.table.columns
 
-        def told(objective: float, gap: float, off: float) -> None:
-            """Keep objective, gap and standard errors off of the last round for `figures`, and tell the caller."""
-            self._progress, self._off = (objective, gap), off
-            seen(objective, gap)
-
-        checks = part.tol, max_rounds, self._rules, names, part.rare, told, part.cv
+        checks = part.tol, max_rounds, self._rules, names, part.rare, self.told(seen), part.cv
         frame = self._own.frame(self._federation, self._site)
         columns = None
         if frame is not None:
@@ -203,10 +194,27 @@ class Totalling:
             *(method, block, len(self.info.names), *checks, self._fitted.labels), columns, self._own.left_out
         )
 
+    def told(self, seen: Callable[[float, float], None]) -> Callable[[float, float, float], None]:
+        """Return a function that keeps objective, gap and standard errors off of a round for `figures`.
+
+        It calls `seen` with the first two.
+        """
+
+        def keep(objective: float, gap: float, off: float) -> None:
+            """Keep objective, gap and standard errors off of the last round for `figures`, and tell the caller."""
+            self._progress, self._off = (objective, gap), off
+            seen(objective, gap)
+
+        return keep
+
+    def _answer(self) -> Answer:
+        """Return the model that more than half of the members voted for."""
+        return Answer.of_bytes(self.machine.model)
+
     def _designed(self, agreed: Agreement) -> Rows:
         """Return the site's rows with the columns of the design that all sites have agreed on."""
         data, summary = self._own.designed(agreed, self._federation.problem)
-        return _rows(self._federation, self._site, data, summary)
+        return self.rows_of(self._federation, self._site, data, summary)
 
     # messages
 
@@ -257,7 +265,7 @@ class Totalling:
         """
         memory = self._kept.memory
         if self.machine.has_contributed:
-            self._kept.contributed = self._kept.digests
+            self._kept.contributed, self._kept.members = self._kept.digests, self.info.names
         state = (
             *(memory.promised, memory.record, memory.held, memory.vote, memory.voters),
             *(self._kept.released, self.machine.has_contributed),
@@ -373,7 +381,7 @@ class Totalling:
 
         Return the Ending with the model's sites.
         """
-        answer = Answer.of_bytes(self.machine.model)
+        answer = self._answer()
         self._progress, self._off = (answer.objective, answer.certificate.relative), answer.off
         if answer.curve is not None:
             self._chosen = answer.curve.text(self._federation.problem.choose)
@@ -473,23 +481,6 @@ class Totalling:
         return info
 
 
-def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
-    """Return the site's own rows as a block with a single node, which methods on totals read."""
-    X, y, weight = rows_of_part(data, summary, site.me)
-    table = coefficient_table(data.spec, int(X.shape[1]))  # `ProblemPart.model` has refused penalties without one
-    ids = np.array([site.me], dtype=np.uint64)
-    return Rows(ids, federation.network_info(), [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
-
-
-def _released(block: Rows, released: int, leverage: float | None) -> ReleaseFigures:
-    """Return the ReleaseFigures of a site with these rows: `released` numbers contributed, largest leverage of a row.
-
-    `leverage` None: it was not computed.
-    """
-    share = released / (len(block.y[0]) * (int(block.X[0].shape[1]) + 1))
-    return {"leverage": leverage, "released": released, "released_share": share}
-
-
 def _federation_info(federation: Federation, site: Site) -> FederationInfo:
     """Return what the state machine of totals must know of the federation: names, neighbours, who is late, limits."""
     network, members = federation.network, federation.members
@@ -504,13 +495,3 @@ def _federation_info(federation: Federation, site: Site) -> FederationInfo:
         least=2 if network.reveal else 3,
         heartbeat=min(_BEAT, network.gone_after / 8.0),
     )
-
-
-def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
-    """Return the site's RuleBook; `changed` is the number of its rows that differ from its last contribution."""
-    smooth = block.loss.by_likelihood or block.dual.has_smooth_conjugate
-    kinked = "" if smooth else federation.problem.loss
-    constant = bool(kinked) or has_constant_curvature(block)
-    late = any(member.late for member in federation.members)
-    may_change = federation.gone == "without" or late
-    return RuleBook(site.rules, site.file.name, constant, may_change, kinked, changed)

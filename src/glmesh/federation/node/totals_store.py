@@ -60,6 +60,8 @@ class Kept:
     start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
     changed: int = 0  # rows that differ from those of the last contribution
     released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
+    members: tuple[str, ...] = ()  # names of the members at the site's last contribution; none before the first
+    members_changed: bool = False  # whether the last contribution was to others than the members now
     outdated: bool = False  # the memory holds a model in which this site has other rows than it has now
 
 
@@ -83,6 +85,7 @@ class TotalsStore:
         """
         kept = self._read(self.path) if self.path.exists() else self._begun()
         digests = row_digests(block, kept.key)
+        kept.members_changed = bool(kept.members) and set(kept.members) != set(self._federation_info.names)
         kept.changed = rows_changed(kept.contributed, digests) if len(kept.contributed) else 0
         kept.outdated = bool(kept.memory.model) and not np.array_equal(digests, kept.digests)
         if not kept.outdated and not np.array_equal(digests, kept.digests):
@@ -93,14 +96,15 @@ class TotalsStore:
         """Return a memory without views, with pin, record and rows of the newest other file in the folder, if any."""
         key, pin, record = secrets.token_bytes(16), secrets.token_hex(16), None
         digests = contributed = np.zeros(0, dtype=np.uint64)
-        released = 0
+        released, members = 0, tuple[str, ...]()
         others = sorted(self.path.parent.glob("totals-*"), key=lambda path: path.stat().st_mtime)
         if others:
             last = self._read(others[-1])
             key, pin, record = last.key, last.memory.pin, last.memory.record
             digests, contributed, released = last.digests, last.contributed, last.released
+            members = last.members
         memory = MemberMemory(pin, self._federation_info.voters, record=record)
-        return Kept(memory, key, digests, contributed, released=released)
+        return Kept(memory, key, digests, contributed, released=released, members=members)
 
     def save(self, kept: Kept) -> None:
         """Write a node's memory, its pin and the digests of its rows to the file."""
@@ -113,6 +117,7 @@ class TotalsStore:
             "pin": memory.pin,
             "start": kept.start,
             "released": kept.released,
+            "members": list(kept.members),
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -146,6 +151,7 @@ class TotalsStore:
             )
             contributed = np.frombuffer(last, dtype="<u8").astype(np.uint64)
             released = int(tree.get("released", 0))  # files of earlier versions have none
-            return Kept(memory, blobs[0], numbers[0], contributed, int(tree["start"]), released=released)
+            start, members = int(tree["start"]), tuple(str(one) for one in tree.get("members", ()))
+            return Kept(memory, blobs[0], numbers[0], contributed, start, released=released, members=members)
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None

@@ -76,7 +76,7 @@ class Runner:
         Then ask for the next one, or vote for the model that it returns. `now` is the time in [s]. A Refusal of the
         program is stored in `refusal` and told to all members.
         """
-        view, memory = self.machine.view, self.machine.memory
+        view, memory = self.machine.program_view, self.machine.memory
         if view is None or memory.held is None or self.machine.agreement.refused:
             return
         try:
@@ -100,7 +100,7 @@ class Runner:
 
         A total is a sum over all members.
         """
-        view, held = self.machine.view, self.machine.memory.held
+        view, held = self.machine.program_view, self.machine.memory.held
         assert view is not None
         assert held is not None
         self._running = self._program(Beginning(view.ids, held.start, dict(self._requests)))

@@ -142,6 +142,14 @@ class Machine:
         return view if held.count >= view.held.count else None
 
     @property
+    def program_view(self) -> View | None:
+        """Return the members of the fit that the program is to be run on now, as a View; None: it must wait.
+
+        A view is a list of the members that make totals together.
+        """
+        return self.view
+
+    @property
     def entries(self) -> list[KeptTotal]:
         """Return the totals (sums over all members) of the present fit that this member holds, in their order."""
         return self.memory.entries

@@ -160,7 +160,7 @@ class ExactSums:
             self.value = min(value, self.value)
             self.before = Point(x, v)
             step = np.zeros_like(v) if self.step is None else self.step
-            a, b = self._best(Plane(block.f, v, np.stack([total, step]), numbers))
+            a, b = self.best(Plane(block.f, v, np.stack([total, step]), numbers))
             p *= a
             p += b * d
             self.d, self.step, self.cautious = p, a * total + b * step, False
@@ -196,7 +196,7 @@ class ExactSums:
         p *= self.stretch
         return p, products, solved
 
-    def _best(self, plane: Plane) -> tuple[float, float]:
+    def best(self, plane: Plane) -> tuple[float, float]:
         """Return (a, b), two floats, of the best point x + a p + b d of the plane; (0, 0) if nothing is won there.
 
         p is the proposed change of x and d the last one. Sets `stretch`, the factor of the next p, and `idle`, the

@@ -7,7 +7,6 @@ divides rows and columns of a product among threads, never a sum).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -93,21 +92,19 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
     """Return (predictions at the query's point, their change by its step) for all m hosted rows, each of shape (m,)."""
     raw = penalty.raw(np.stack([query.point, query.step]))
     out = np.empty((block.starts[-1], 2))
-    stacked = _narrow(block)
-    if stacked is not None:
-        ends = [(int(block.starts[part.start]), int(block.starts[part.stop])) for part in _spans(block)]
-        list(
-            block.threads.map(lambda span: row_products(stacked[span[0] : span[1]], raw, out[span[0] : span[1]]), ends)
-        )
-        return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
-    def fill(k: int) -> None:
-        """Compute both predictions of the rows of the k-th hosted node into `out`."""
-        a, b = block.starts[k], block.starts[k + 1]
-        out[a:b] = block.X[k] @ raw[:-1]
-        out[a:b] += raw[-1]
+    def fill(piece: tuple[slice, Matrix | None]) -> None:
+        """Compute both predictions of the rows of some nodes into `out`."""
+        nodes, dense = piece
+        if dense is not None:
+            row_products(dense, raw, out[block.rows_of(nodes)[0]])
+            return
+        for k in range(nodes.start, nodes.stop):
+            a, b = block.starts[k], block.starts[k + 1]
+            out[a:b] = block.X[k] @ raw[:-1]
+            out[a:b] += raw[-1]
 
-    _each(block, fill)
+    list(block.threads.map(fill, _pieces(block)))
     return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
 
@@ -127,28 +124,24 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
     `rows` has the vectors, shape (n, m), an entry for each of the m hosted rows; X_k are the rows of node k, with a 1
     for the intercept.
     """
-    stacked = _narrow(block)
-    if stacked is not None:
-        rows = np.ascontiguousarray(rows)
+    out = np.zeros((len(rows), block.size, block.p + 1))
 
-        def add(nodes: slice) -> Matrix:
-            """Return the products of some nodes, shape (n, nodes, d)."""
+    def fill(piece: tuple[slice, Matrix | None]) -> None:
+        """Compute the products of some nodes into `out`."""
+        nodes, dense = piece
+        if dense is not None:
+            span, starts = block.rows_of(nodes)
             part = np.zeros((len(rows), nodes.stop - nodes.start, block.p + 1))
-            column_products(stacked, block.starts[nodes.start : nodes.stop + 1], rows, part)
-            return part
+            column_products(dense, starts, np.ascontiguousarray(rows[:, span]), part)
+            out[:, nodes] = part
+            return
+        for k in range(nodes.start, nodes.stop):
+            own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
+            out[:, k, :-1] = (block.transposed[k] @ own.T).T
+            out[:, k, -1] = own.sum(axis=1)
 
-        return np.concatenate(list(block.threads.map(add, _spans(block))), axis=1) / penalty.scale
-    out = np.empty((len(rows), block.size, block.p + 1))
-
-    def fill(k: int) -> None:
-        """Compute the products of the k-th hosted node into `out`."""
-        own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
-        out[:, k, :-1] = (block.transposed[k] @ own.T).T
-        out[:, k, -1] = own.sum(axis=1)
-        out[:, k] /= penalty.scale
-
-    _each(block, fill)
-    return out
+    list(block.threads.map(fill, _pieces(block)))
+    return np.asarray(out / penalty.scale)
 
 
 def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
@@ -159,48 +152,28 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
     n, factors = len(columns), 1.0 / penalty.scale[columns]
     out = np.zeros((block.size, n * (n + 1) // 2))
     ones = bool(columns[-1] == block.p)
-    stacked = _narrow(block) if n - ones == block.p else None
-    if stacked is not None:
+    kernels = n <= NARROW and n - ones == block.p  # all columns
 
-        def add(nodes: slice) -> None:
-            """Compute the triangles of some nodes into `out`."""
-            starts = block.starts[nodes.start : nodes.stop + 1]
-            node_grams(stacked, starts, bends, (factors, np.empty(out.shape[1])), out[nodes])
-
-        list(block.threads.map(add, _spans(block)))
-        return out
-
-    def fill(nodes: slice) -> None:
+    def fill(piece: tuple[slice, Matrix | None]) -> None:
         """Compute the triangles of some nodes into `out`, one after the other in the same scratch matrix."""
+        nodes, dense = piece
+        span, starts = block.rows_of(nodes)
+        if dense is not None:
+            node_grams(dense, starts, bends[span], (factors, np.empty(out.shape[1])), out[nodes])
+            return
         whole = np.empty((n, n))
         for k in range(nodes.start, nodes.stop):
             whole[:] = 0.0
             add_gram_of(block.X[k], bends[block.starts[k] : block.starts[k + 1]], columns, whole)
             pack_triangle(whole, factors, out[k])
 
-    list(block.threads.map(fill, _spans(block)))
+    list(block.threads.map(fill, block.pieces(narrow=kernels)))
     return out
 
 
-def _narrow(block: Rows) -> Matrix | None:
-    """Return the rows of all nodes as one array, shape (m, p), if they are dense with few columns; else None."""
-    return block.stacked if block.p < NARROW else None
-
-
-def _each(block: Rows, function: Callable[[int], None]) -> None:
-    """Call function(k) for the hosted nodes k = 0, 1, ..., which the block's threads divide among them."""
-
-    def some(nodes: slice) -> None:
-        """Call it for the nodes of a slice."""
-        for k in range(nodes.start, nodes.stop):
-            function(k)
-
-    list(block.threads.map(some, _spans(block)))
-
-
-def _spans(block: Rows) -> list[slice]:
-    """Return slices of the hosted nodes, one for each thread."""
-    return block.threads.spans(block.nonzeros)
+def _pieces(block: Rows) -> list[tuple[slice, Matrix | None]]:
+    """Return the nodes of a block in pieces for threads, as `Rows.pieces` does."""
+    return block.pieces(narrow=block.p < NARROW)
 
 
 @lru_cache(maxsize=4)

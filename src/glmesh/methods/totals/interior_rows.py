@@ -73,20 +73,22 @@ def step_fields(block: Rows, state: InteriorState, frame: Frame, cap: float) -> 
         ways[1:] = step.direction, step.restoring, step.affine
     move = Move(before, np.zeros((0, 4)), np.array([0.0, length, *TRIALS]), length, mu)
     sums, columns = _no_sums(block.size, d), np.ascontiguousarray(ways.T)
-    stacked = block.stacked if d <= NARROW else None
 
-    def fill(nodes: slice) -> None:
+    def fill(piece: tuple[slice, Matrix | None]) -> None:
         """Compute the sums and multipliers of some hosted nodes into the arrays above."""
-        if stacked is not None:
-            part = NarrowRows(stacked, block.starts[nodes.start : nodes.stop + 1], *frame.columns.centring, columns)
-            _step_narrow(part, losses, move, after, NarrowSums(*[one[nodes] for one in sums]))
+        nodes, dense = piece
+        rows, starts = block.rows_of(nodes)
+        if dense is not None:
+            part = NarrowRows(dense, starts, *frame.columns.centring, columns)
+            own = losses._replace(table=losses.table[rows]), move._replace(before=before[rows])
+            _step_narrow(part, own, after[rows], NarrowSums(*[one[nodes] for one in sums]))
             return
         for k in range(nodes.start, nodes.stop):
-            rows = slice(int(block.starts[k]), int(block.starts[k + 1]))
+            rows, _ = block.rows_of(slice(k, k + 1))
             own = losses._replace(table=losses.table[rows]), move._replace(before=before[rows])
             _step(block.X[k], frame, ways, own, after[rows], NarrowSums(*[one[k] for one in sums]))
 
-    list(block.threads.map(fill, block.threads.spans(block.nonzeros)))
+    list(block.threads.map(fill, block.pieces(narrow=d <= NARROW)))
     moments, flat = sums.moments, (block.size, -1)
     fields = {"values": np.minimum(sums.losses, cap), "k": sums.k.reshape(flat), "size": sums.sizes}
     fields |= {"spread": sums.spread, "gram": sums.triangle, "right": moments[:, 1], "pull": moments[:, 2]}
@@ -106,8 +108,9 @@ def _no_sums(n_nodes: int, d: int) -> NarrowSums:
     )
 
 
-def _step_narrow(rows: NarrowRows, losses: Losses, move: Move, after: Matrix, sums: NarrowSums) -> None:
+def _step_narrow(rows: NarrowRows, of_rows: tuple[Losses, Move], after: Matrix, sums: NarrowSums) -> None:
     """Make the step on the rows of some nodes by one kernel: write multipliers to `after`, and add to `sums`."""
+    losses, move = of_rows
     n, d = min(CHUNK, int(np.diff(rows.starts).max(initial=1))), sums.moments.shape[2]
     scratch = NarrowScratch(
         np.empty((n, d)),

@@ -13,7 +13,7 @@ from glmesh.functions import Loss, Table
 from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
-from glmesh.methods.totals.likelihood.guard import Guard
+from glmesh.methods.totals.likelihood.discretion import Discretion
 from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
@@ -41,7 +41,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
-    guard: Guard | None = None  # what a real site holds back from totals; None: nothing
+    discretion: Discretion | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
     with_shape: tuple[float, Table, Rows] | None = None  # (shape, penalty, rows with it in the loss), kept by `shape`
@@ -143,12 +143,31 @@ class Rows:
         first, m = self.X[0], int(self.starts[-1])
         if not all(isinstance(x, np.ndarray) for x in self.X):
             return None
-        whole = first.base
-        if isinstance(whole, np.ndarray) and whole.shape == (m, first.shape[1]) and whole.flags.c_contiguous:
-            at = whole.ctypes.data + whole.strides[0] * self.starts[:-1]
-            if all(x.size == 0 or x.ctypes.data == where for x, where in zip(self.X, at.tolist(), strict=True)):
-                return whole
-        return np.concatenate(self.X) if m * first.shape[1] <= MOST_COPIED else None
+        for whole in (first, first.base):
+            if isinstance(whole, np.ndarray) and whole.shape == (m, first.shape[1]) and whole.flags.c_contiguous:
+                at = whole.ctypes.data + whole.strides[0] * self.starts[:-1]
+                if all(x.size == 0 or x.ctypes.data == where for x, where in zip(self.X, at.tolist(), strict=True)):
+                    return whole
+        return np.ascontiguousarray(np.concatenate(self.X)) if m * first.shape[1] <= MOST_COPIED else None
+
+    def pieces(self, *, narrow: bool) -> list[tuple[slice, Matrix | None]]:
+        """Return the hosted nodes in pieces for threads: (nodes, their rows as one dense array).
+
+        Of the array None: the nodes' rows are to be visited node by node, because some are sparse, or `narrow` says
+        that they have too many columns for kernels. Whether a node's rows are in an array depends on that node alone,
+        so that its sums have the same bits however nodes are grouped.
+        """
+        spans = self.threads.spans(self.nonzeros)
+        if not narrow:
+            return [(span, None) for span in spans]
+        if self.stacked is None:
+            return [(slice(k, k + 1), x if isinstance(x, np.ndarray) else None) for k, x in enumerate(self.X)]
+        return [(span, self.stacked[self.starts[span.start] : self.starts[span.stop]]) for span in spans]
+
+    def rows_of(self, nodes: slice) -> tuple[slice, Indices]:
+        """Return (rows of the hosted nodes `nodes` among all m, where each node's begin among them and their end)."""
+        starts = self.starts[nodes.start : nodes.stop + 1]
+        return slice(int(starts[0]), int(starts[-1])), starts - starts[0]
 
     @cached_property
     def curvatures(self) -> Vector:

@@ -9,11 +9,15 @@ import pytest
 import scipy.sparse as sp
 import statsmodels.api as sm
 
-from glmesh import Problem, solve
+from glmesh import Problem, Run, solve
 from glmesh.engine.result import Status
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Family, NegativeBinomial, Table, Tweedie, family_of
 from glmesh.methods import Cola, MaximumLikelihood, ProximalNewton
+from glmesh.methods.totals.likelihood.contribution import bound_of, levels
+from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.state import Query
+from glmesh.methods.totals.scaled import ScaledPenalty
 from tests.cases import cases
 
 LINKS = sm.families.links
@@ -167,6 +171,51 @@ def test_proofs_hold_where_columns_are_nearly_collinear_scales_wild_and_events_r
         assert np.sqrt(e @ H @ e / phi) <= result.standard_errors_off * (1 + 1e-6) + 1e-15, case
 
 
+def test_a_result_has_the_inference_of_its_fit_and_says_why_it_has_none() -> None:
+    X, y, weight, offset = drawn("poisson", "log")
+    options = {"family": "poisson", "fit_intercept": True, "offset": offset, "sample_weight": weight}
+    result = solve(Problem.glm(X, y, alpha=0.0, **options), n_nodes=3)
+    table = result.inference.summary().to_frame()
+    theirs = reference("poisson", "log")
+    np.testing.assert_allclose(table["std err"], np.roll(theirs.bse, 1), rtol=1e-6)
+    assert list(table.index) == ["Intercept", "x0", "x1", "x2", "x3"]
+    assert result.inference.conf_int(kind="profile").shape == (5, 2)
+    for problem, why in (
+        (Problem.glm(X, y, alpha=1.0, **options), "penalty"),
+        (Problem.glm(X, y, split="samples"), "squared loss"),
+    ):
+        with pytest.raises(UnsuitablePair, match=why):
+            _ = solve(problem, n_nodes=2).inference
+
+
+def test_where_rounding_ends_a_fit_the_table_is_there_and_the_tolerance_that_would_do_is_said() -> None:
+    X, y, _, _ = drawn("poisson", "log")
+    near = np.column_stack([X, X[:, 0] + 1e-6 * np.sin(np.arange(len(X)))])
+    problem = Problem.glm(near, y, family="poisson", alpha=0.0, fit_intercept=True)
+    result = solve(problem, n_nodes=3)
+    assert result.status is Status.STALLED
+    assert result.facts is not None
+    said = float(result.message.split("tol_se=")[1].split()[0])
+    assert 1e-6 < result.standard_errors_off <= said < 0.1
+    assert "within" in result.inference.summary().proof
+    assert solve(problem, n_nodes=3, method=MaximumLikelihood(tol_se=said)).status is Status.CONVERGED
+
+
+def test_the_last_step_is_free_and_what_is_claimed_is_of_where_it_leads() -> None:
+    X, y, weight, offset = drawn("binomial", "logit")
+    problem = Problem.glm(X, y, family="binomial", alpha=0.0, fit_intercept=True, offset=offset, sample_weight=weight)
+    found, spread = reference("binomial", "logit"), []
+    for tol_se in (0.3, 1e-3):
+        result = solve(problem, n_nodes=3, method=MaximumLikelihood(tol_se=tol_se))
+        off = (np.append(result.coef[:4], result.intercept) - found.params) / found.bse
+        spread.append(np.abs(off).max())
+        assert spread[-1] <= result.standard_errors_off < 0.1 * tol_se
+        assert result.objective - found.deviance / 2 <= result.gap
+        assert result.facts is not None
+        assert result.facts.distance == result.distance
+    assert spread[0] > 1e-12
+
+
 def test_dependent_columns_are_left_out_the_intercept_first() -> None:
     X, y, _, _ = drawn("poisson", "log")
     more = np.column_stack([np.full(len(X), 3.0), X, 2 * X[:, 0]])
@@ -214,3 +263,19 @@ def test_a_fit_goes_on_from_a_checkpoint_and_from_a_result(tmp_path) -> None:
     again = solve(problem, n_nodes=3, warm_start=whole)
     assert again.rounds <= 3
     np.testing.assert_allclose(again.coef, whole.coef, rtol=1e-7)
+
+
+def test_nodes_agree_on_a_bound_of_the_largest_bend_that_is_at_most_a_quarter_of_an_octave_too_high(monkeypatch):
+    problem = Problem.glm(np.arange(8.0)[:, None], np.arange(8.0), family="poisson", alpha=0.0, fit_intercept=True)
+    run = Run(problem, method=MaximumLikelihood(), n_nodes=2)
+    block = run.nodes.blocks[0]
+    penalty = ScaledPenalty.of(block, np.ones(2))
+    query = Query(np.zeros(2), np.zeros(2), np.arange(2), inverse=np.eye(2))
+    for largest in (1e-12, 0.02, 0.5, 1.0, 1.3, 2e5, 1e15):
+        monkeypatch.setattr(RowLikelihood, "concordances", lambda *_, R=largest: np.array([0.0, R, 0.5 * R]))
+        found = bound_of(int(levels(block, penalty, query).max()))
+        assert found >= largest
+        assert found <= 2.0**0.25 * max(largest, 2.0**-32) * (1.0 + 1e-9) or largest > 2.0**31
+    for value, expected in ((0.0, 0.0), (np.inf, np.inf), (np.nan, np.inf)):
+        monkeypatch.setattr(RowLikelihood, "concordances", lambda *_, R=value: np.array([0.0, R]))
+        assert bound_of(int(levels(block, penalty, query).max())) == expected

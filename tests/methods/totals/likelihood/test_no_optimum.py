@@ -9,10 +9,9 @@ import pytest
 
 from glmesh import Problem, Run, Status, solve
 from glmesh.methods import MaximumLikelihood
-from tests.cases import cases
-from tests.methods.totals.likelihood.pooled import COUNTS, SHARES, draw, separated
-
-FAMILIES = {SHARES: "binomial", COUNTS: "poisson"}
+from tests.cases import SOAK, cases
+from tests.methods.totals.likelihood.pooled import CLASSES, COUNTS, SHARES
+from tests.methods.totals.likelihood.soaks import verdicts
 
 
 def status(X: np.ndarray, y: np.ndarray, family: str, n_nodes: int = 3, **options: object) -> Status:
@@ -21,16 +20,13 @@ def status(X: np.ndarray, y: np.ndarray, family: str, n_nodes: int = 3, **option
     return solve(problem, n_nodes=n_nodes).status
 
 
-@pytest.mark.parametrize("targets", [SHARES, COUNTS])
-def test_fits_of_random_data_end_as_a_linear_program_says(targets: str) -> None:
-    n, undecided = cases(100), 0
-    for number in range(n):
-        case = draw(np.random.default_rng([11, number]), targets)
-        found = status(case.X, case.y, FAMILIES[targets], 1 + number % 3)
-        undecided += found is Status.STALLED
-        wanted = Status.NO_OPTIMUM if separated(case) else Status.CONVERGED
-        assert found in (wanted, Status.STALLED), f"case {number}: {found}"
-    assert 100 * undecided <= n
+@pytest.mark.parametrize("targets", [SHARES, COUNTS, CLASSES])
+def test_fits_of_random_data_end_as_a_linear_program_says_and_name_columns_that_separate(targets, record_property):
+    found = verdicts(targets, range(cases(500) if SOAK else 12))
+    assert not found.wrong
+    assert not found.misnamed
+    assert 100 * found.undecided <= found.n
+    record_property("cases, separated, undecided", f"{found.n}, {found.separated}, {found.undecided}")
 
 
 @pytest.mark.parametrize("n_nodes", [1, 3, 16])

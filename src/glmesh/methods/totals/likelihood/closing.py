@@ -13,6 +13,7 @@ from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidData
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.contribution import beginnings
+from glmesh.methods.totals.likelihood.discretion import Discretion
 from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, factor_of_inverse
 from glmesh.methods.totals.likelihood.final_totals import (
     NodeEnd,
@@ -21,7 +22,6 @@ from glmesh.methods.totals.likelihood.final_totals import (
     null_point,
     second_fields,
 )
-from glmesh.methods.totals.likelihood.guard import Guard
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
@@ -46,10 +46,10 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
     own = [first_fields(node) for node in nodes]
-    late = [{"HC0": one.pop("HC0")} for one in own] if block.guard is not None else [{} for _ in own]
-    if block.guard is not None:
+    late = [{"HC0": one.pop("HC0")} for one in own] if block.discretion is not None else [{} for _ in own]
+    if block.discretion is not None:
         both = zip(own, nodes, strict=True)
-        own = [one | {"objections": _objections(block.guard, node, hessian)} for one, node in both]
+        own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
     first = yield Total(_stacked(own), at=at)
     facts = FitFacts.of_first(fitted, first, scale)
     try:
@@ -60,7 +60,7 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     if null is None:
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
     parts = [second_fields(node, facts, null) | one for node, one in zip(nodes, late, strict=True)]
-    if block.guard is not None:
+    if block.discretion is not None:
         left_out = {name for name, against in zip(SANDWICHES, first["objections"][1:], strict=True) if against > 0}
         parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
     if not any(parts):
@@ -69,7 +69,7 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     return facts.with_second(second, scale)
 
 
-def _objections(guard: Guard, node: NodeEnd, hessian: Matrix) -> Vector:
+def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vector:
     """Return 1, and then for each of SANDWICHES whether a site objects to its sum, 1 or 0; shape (4,).
 
     `hessian`, shape (k, k), is that of the divided columns.
@@ -81,7 +81,7 @@ def _objections(guard: Guard, node: NodeEnd, hessian: Matrix) -> Vector:
         except InvalidData:
             return np.ones(1 + len(SANDWICHES))
         room = 1.0 - leverages(node.likelihood, node, factor)
-    return np.append(1.0, ~guard.allowed_meats(node.scores, room)).astype(np.float64)
+    return np.append(1.0, ~discretion.allowed_meats(node.scores, room)).astype(np.float64)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:

@@ -27,15 +27,28 @@ def beginnings(block: Rows, at: Vector) -> Matrix:
     return np.stack([one.beginnings(at) for one in block.likelihoods])
 
 
-def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
+def contribute(block: Rows, penalty: ScaledPenalty, query: Query, *, far: bool = False) -> dict[str, Matrix]:
     """Return what each hosted node adds to a total at the query's trial point: {name of a field: (n_hosted, size)}.
 
-    A node whose loss is above the query's cap adds zeros for all else: the trial point is refused then. The fields are
+    A node whose loss is above the query's cap adds zeros for all else: the trial point is refused then. So do all nodes
+    if the point is too `far` for a real site, so that no sum is that of fewer sites. The fields are
     "values" (losses after the whole step and shorter ones), "slopes", "hessian" (upper triangle), "fisher" where the
     loss is not convex, "noise", and "spread" where the dispersion is not known.
     """
-    made = list(block.threads.map(lambda k: _of_node(block, k, penalty, query), range(block.size)))
+    made = list(block.threads.map(lambda k: _of_node(block, k, penalty, query, far=far), range(block.size)))
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
+
+
+def are_far(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
+    """Return whether each hosted node adds zeros at the query's trial point, 1 or 0, shape (n_hosted, 1).
+
+    Its loss is above the cap there, or few of its rows would show.
+    """
+    there = penalty.moved(query.point, query.step)[None] / penalty.scale
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        losses = [float(likelihood.values(there)[0]) for likelihood in block.likelihoods]
+    shows = block.discretion is not None and block.discretion.too_far
+    return np.array([[int(shows or not loss <= query.cap)] for loss in losses])
 
 
 def levels(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
@@ -67,12 +80,12 @@ def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix
     if question is None:
         return {}
     made = list(block.threads.map(lambda k: cone_sums.contribute(block.cones[k], question), range(block.size)))
-    if block.guard is not None:
-        made = [block.guard.blurred(one) for one in made]
+    if block.discretion is not None:
+        made = [block.discretion.blurred(one) for one in made]
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
 
 
-def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query) -> dict[str, Vector]:
+def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query, *, far: bool) -> dict[str, Vector]:
     """Return what the k-th hosted node adds to a total, {name of a field: numbers}."""
     likelihood, scale = block.likelihoods[k], penalty.scale
     lengths = np.concatenate([[1.0], TRIALS]) if query.trials else np.ones(1)
@@ -80,7 +93,7 @@ def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query) -> dict[
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         values = likelihood.values(there / scale)
         values = np.where(values <= query.cap, values, 2.0 * query.cap)
-        if block.guard is not None and block.guard.too_far:
+        if far:
             values[0] = 2.0 * query.cap
         point, n = there[0] / scale, len(query.columns)
         fields = {"values": values, "slopes": np.zeros(len(scale)), "hessian": np.zeros(n * (n + 1) // 2)}

@@ -16,9 +16,11 @@ import numpy as np
 
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Total
+from glmesh.formatting import rounded_up
 from glmesh.methods.totals.likelihood.closing import closing_totals
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.contribution import (
+    are_far,
     beginnings,
     bound_of,
     contribute,
@@ -116,13 +118,16 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         names = [f"x{k}" for k in range(width)] if block.names is None else list(block.names)
         told = []
         if state.failure == SEPARATED and state.separation is not None:
-            counted = block.guard is None
+            counted = block.discretion is None
             sentence = no_maximum(state.separation, names, kind(block.loss), counted=counted)
             told.append(sentence[0].upper() + sentence[1:] + ".")
         if state.failure == NO_PROGRESS and (
-            state.kept_back or (block.guard is not None and not block.guard.asks_cones)
+            state.kept_back or (block.discretion is not None and not block.discretion.asks_cones)
         ):
             told.append(UNDECIDED)
+        off = self.standard_errors_off(block, state)
+        if state.failure == NO_PROGRESS and np.isfinite(off):
+            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
         if state.failure == NO_SHAPE:
             told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
@@ -211,33 +216,36 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         question = rounds.question(query)
         if question is not None and state.withheld:
             question = question.without_search
-        fields = contribute(block, rounds.penalty, query) | contribute_cones(block, question)
+        fields = contribute(block, rounds.penalty, query, far=state.far) | contribute_cones(block, question)
         sums = yield Total(fields, like=state.sums, at=np.concatenate([query.point, query.step, query.columns]))
         rounds.advance(query, sums)
         rounds.learn(question, sums)
-        if block.guard is not None and question is not None and question.search is not None:
-            block.guard.answered(block.cones[0], question)
+        if block.discretion is not None and question is not None and question.search is not None:
+            block.discretion.answered(block.cones[0], question)
 
     def _look_ahead(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Find out by a maximum what goes before the coming total: R, if it is to prove anything, and who objects.
 
-        A real site may object to a search for directions without a maximum, which would show few of its rows.
+        A real site may object to a search for directions without a maximum, and to a step at whose end few of its rows
+        would show or are outside of the domain; then nobody tells more than losses.
         """
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
-        question, wanted = rounds.question(query), []
-        state.withheld, state.bound = False, np.inf
+        question = rounds.question(query)
+        wanted: dict[str, Indices] = {}
         if query.inverse is not None:
-            wanted.append(levels(block, rounds.penalty, query))
-        if block.guard is not None and question is not None and question.search is not None:
-            wanted.append(np.array([[int(block.guard.objects(block.cones[0], question))]]))
-            found = yield Largest(np.hstack(wanted))
-            state.withheld = bool(found[-1] > 0)
-            state.kept_back |= state.withheld
-        elif wanted:
-            found = yield Largest(wanted[0])
-        if query.inverse is not None:
-            state.bound = bound_of(int(found[0]))
+            wanted["level"] = levels(block, rounds.penalty, query)
+        if block.discretion is not None and question is not None and question.search is not None:
+            wanted["objects"] = np.array([[int(block.discretion.objects(block.cones[0], question))]])
+        if block.discretion is not None and (query.step.any() or rounds.has_edge):
+            wanted["far"] = are_far(block, rounds.penalty, query)
+        found = {}
+        if wanted:
+            largest = yield Largest(np.hstack(list(wanted.values())))
+            found = dict(zip(wanted, largest.tolist(), strict=True))
+        state.bound = bound_of(found["level"]) if "level" in found else np.inf
+        state.withheld, state.far = found.get("objects", 0) > 0, found.get("far", 0) > 0
+        state.kept_back |= state.withheld
 
     def _close(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the totals at the end of a fit, from which inference is made."""

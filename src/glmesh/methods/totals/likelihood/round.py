@@ -65,11 +65,11 @@ class LikelihoodRound:
 
     def _go_beside(self) -> None:
         """Go to the drawn start, beside the null model, nearer to it the more often it was outside of the domain."""
-        state, family = self.state, self.block.loss
+        state = self.state
         assert state.drawn is not None
         assert state.origin is not None
         size = 0.5**state.halvings
-        if isinstance(family, Family) and not family.inside(np.array([-1.0, 1.0])).all():
+        if self.has_edge:
             size *= BESIDE * abs(float(state.origin[-1]))
         moves = np.isin(np.arange(len(state.drawn)), self.penalty.movable)
         there = state.origin + np.where(moves, size * state.drawn, 0.0)
@@ -99,8 +99,8 @@ class LikelihoodRound:
     def question(self, query: Query) -> Question | None:
         """Return what the total of a query is to bring beside, to tell whether a maximum exists; None: nothing."""
         state, model = self.state, self.state.model
-        guard = self.block.guard
-        if model is None or not kind(self.block.loss) or (guard is not None and not guard.asks_cones):
+        discretion = self.block.discretion
+        if model is None or not kind(self.block.loss) or (discretion is not None and not discretion.asks_cones):
             return None
         d = len(self.penalty.scale)
         if state.separation is None:
@@ -139,6 +139,12 @@ class LikelihoodRound:
         found = state.finished or state.failure == STATIONARY
         found = found or (state.failure == NO_PROGRESS and bool(np.isfinite(state.distance)))
         return self.unpenalised and found and state.facts is None
+
+    @property
+    def has_edge(self) -> bool:
+        """Return whether the link has an edge, beyond which a row has no mean."""
+        family = self.block.loss
+        return isinstance(family, Family) and not family.inside(np.array([-1.0, 1.0])).all()
 
     def fitted(self) -> FittedModel:
         """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""

@@ -61,9 +61,9 @@ class RowLikelihood(Likelihood):
     def row_curvatures(self, point: Vector) -> Matrix:
         """Return the weight >= 0 of each row in the observed Hessian and in the expected one, shape (2, m)."""
         z = self.predictors(point[None])[0]
-        with np.errstate(all="ignore"):  # of rows outside of the link's domain, which add nothing
-            both = np.stack([np.abs(self.family.curvatures(self.y, z)), self.family.information(z)])
-        return np.where((self.weight > 0) & np.isfinite(both), self.weight * both, 0.0)
+        with np.errstate(all="ignore"):  # of rows outside of the link's domain, which add nothing, and of far points
+            both = self.weight * np.stack([np.abs(self.family.curvatures(self.y, z)), self.family.information(z)])
+        return np.where(self.weight > 0, np.nan_to_num(both, nan=0.0), 0.0)
 
     def scores(self, point: Vector) -> Matrix:
         """Return each row's gradient of its weighted loss at a point, shape (m, d)."""

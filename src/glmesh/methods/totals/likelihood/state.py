@@ -57,6 +57,7 @@ class LikelihoodState:
     concordance: Shared[float] = np.inf  # R at the point of the last certificate; infinite: none was asked for
     separation: Shared[Separation | None] = None  # whether a maximum exists; None: not asked yet, or it always does
     bound: Shared[float] = np.inf  # R of all rows at the query's point; infinite: not asked for, or none
+    far: Shared[bool] = False  # whether the trial point is too far for a real site, so that all tell losses alone
     withheld: Shared[bool] = False  # whether a real site does not answer the search of the coming total's question
     kept_back: Shared[bool] = False  # whether that has happened
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glmesh.federation.config.site import SiteRules
-from glmesh.federation.node.guard import SiteGuard
+from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.rules import RuleBook
 from glmesh.methods.totals.likelihood.cone import SHARES, Cone, cone_rows
 from glmesh.methods.totals.likelihood.cone_sums import Frame, Question, Search, contribute
@@ -36,8 +36,8 @@ def question(cone: Cone, still: float = 1e-3) -> Question:
     return Question(np.ones(D), np.zeros(D), False, frame, search)
 
 
-def guard(*, may_change: bool = False, **rules: float) -> SiteGuard:
-    return SiteGuard(RuleBook(SiteRules(**rules), "alice", False, may_change))  # type: ignore[arg-type]
+def discretion(*, may_change: bool = False, **rules: float) -> SiteDiscretion:
+    return SiteDiscretion(RuleBook(SiteRules(**rules), "alice", False, may_change))  # type: ignore[arg-type]
 
 
 def hidden(cone: Cone, asked: Question) -> Matrix:
@@ -54,24 +54,24 @@ def test_the_row_that_an_answer_leaves_out_could_be_computed_and_is_not_told() -
     found = np.sqrt(values[-1]) * vectors[:, -1]
     found *= np.sign(found[-1])
     np.testing.assert_allclose(found, np.append(X[0], 1.0), rtol=1e-6, atol=1e-9)
-    assert guard().objects(cone, asked)
+    assert discretion().objects(cone, asked)
 
 
 @pytest.mark.parametrize(("moving", "objects"), [(4, True), (15, True), (16, False), (74, False), (80, True)])
 def test_answers_are_about_enough_rows_and_leave_out_enough(moving: int, objects: bool) -> None:
     _, cone = rows(moving)
-    assert guard().objects(cone, question(cone)) is objects
+    assert discretion().objects(cone, question(cone)) is objects
 
 
 def test_where_members_may_change_ten_rows_a_coefficient_are_asked_for() -> None:
     _, cone = rows(40)
-    assert not guard().objects(cone, question(cone))
-    assert guard(may_change=True).objects(cone, question(cone))
+    assert not discretion().objects(cone, question(cone))
+    assert discretion(may_change=True).objects(cone, question(cone))
 
 
 def test_the_difference_of_two_answers_is_about_enough_rows_too() -> None:
     _, first = rows(30)
-    site, asked = guard(), question(first)
+    site, asked = discretion(), question(first)
     assert not site.objects(first, asked)
     site.answered(first, asked)
     assert not site.objects(first, asked)
@@ -79,14 +79,14 @@ def test_the_difference_of_two_answers_is_about_enough_rows_too() -> None:
     moved = groups[0].X.copy()
     moved[30, -1] = 1.0  # one more row moves now
     second = Cone(tuple(type(one)(moved, one.at, one.contrasts, one.equal) for one in groups), D)
-    assert not guard().objects(second, question(second))
+    assert not discretion().objects(second, question(second))
     assert site.objects(second, question(second))
 
 
 def test_a_row_that_dominates_an_answer_is_not_told() -> None:
     X, cone = rows(30)
     X[40, 0] = 1e4
-    assert guard().objects(cone, question(cone))
+    assert discretion().objects(cone, question(cone))
 
 
 def test_the_row_of_a_large_residual_could_be_read_from_the_sandwich_and_is_not_told() -> None:
@@ -97,7 +97,7 @@ def test_the_row_of_a_large_residual_could_be_read_from_the_sandwich_and_is_not_
     scores = X * residuals[:, None]
     found = np.linalg.eigh(scores.T @ scores)[1][:, -1]
     np.testing.assert_allclose(found / found[-1], X[7], atol=1e-3)
-    assert not guard().allowed_meats(scores, np.full(200, 0.98)).any()
+    assert not discretion().allowed_meats(scores, np.full(200, 0.98)).any()
 
 
 def test_the_row_of_a_large_leverage_could_be_read_from_the_difference_of_two_sandwiches_and_is_not_told() -> None:
@@ -110,12 +110,12 @@ def test_the_row_of_a_large_leverage_could_be_read_from_the_difference_of_two_sa
     both = [(scores / (1.0 - leverage[:, None]) ** power).T @ scores for power in (0.0, 1.0)]
     sizes = (scores**2).sum(axis=1)
     assert sizes.max() / sizes.sum() < 0.1
-    allowed = guard(effective_rows=2.0, largest_share=0.1).allowed_meats(scores, 1.0 - leverage)
+    allowed = discretion(effective_rows=2.0, largest_share=0.1).allowed_meats(scores, 1.0 - leverage)
     assert np.linalg.norm(both[1] - both[0]) < np.linalg.norm(both[0])
     assert allowed.tolist()[1:] == [False, False]
 
 
 def test_counts_tell_whether_there_are_any_rows_and_no_more() -> None:
-    told = guard().blurred({"cone_point": np.array([90.0, 3.0, 1.0, 0.0]), "cone_value": np.array([4.5])})
+    told = discretion().blurred({"cone_point": np.array([90.0, 3.0, 1.0, 0.0]), "cone_value": np.array([4.5])})
     assert told["cone_point"].tolist() == [90.0, 1.0, 1.0, 0.0]
     assert told["cone_value"].tolist() == [4.5]

@@ -1,4 +1,4 @@
-"""What a site holds back from totals that are about rows which a criterion chooses: its rules, as a `Guard`.
+"""What a site holds back from totals that are about rows which a criterion chooses: its rules, as a `Discretion`.
 
 A search for directions without a maximum sums outer products over the rows that do not move along some directions. By
 itself, and less the sum over all rows, and less every such sum before, it must be about no row at all, or about so many
@@ -21,7 +21,7 @@ COUNTS = ("cone_point", "cone_direction", "cone_rounded")  # fields: rows, and t
 
 
 @dataclass(eq=False)
-class SiteGuard:
+class SiteDiscretion:
     """The rules of a site for sums over chosen rows, in one fit; `told` are the choices that it has answered."""
 
     rules: RuleBook

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 from glmesh.methods.totals.likelihood.cone import Cone
 from glmesh.types import Flags, Matrix, Vector
 
-if TYPE_CHECKING:  # which reads `Rows`, which has a Guard
+if TYPE_CHECKING:  # which reads `Rows`, which has a Discretion
     from glmesh.methods.totals.likelihood.cone_sums import Question
 
 
-class Guard(Protocol):
+class Discretion(Protocol):
     """Protocol of a site's rules for sums over rows that a criterion chooses, and for sums of outer products."""
 
     asks_cones: bool  # whether all members let their rows tell if a maximum exists, beside Newton's sums
-    too_far: bool  # whether the site does not tell derivatives at the trial point: its step is refused as too long
+    too_far: bool  # whether few of the rows would show at the trial point, so that its step is refused as too long
 
     def objects(self, cone: Cone, question: Question) -> bool:
         """Return whether the site does not answer a question with a search, because its sums would show few rows."""
