@@ -305,7 +305,7 @@ def test_scikit_learns_display_text_is_kept(cancer):
 
 def test_the_overview_of_a_penalised_fit_says_why_there_are_no_standard_errors(cancer):
     model = glmesh.GLMRegressor(family="binomial", alpha=1.0, n_nodes=2).fit(*cancer)
-    assert "penalty (l2, alpha=1)" in model.summary().note
+    assert "penalty (l2, alpha=1)" in model.summary().remark
     assert list(model.summary().to_frame().index) == ["Intercept", *cancer[0].columns]
     with pytest.raises(UnsuitablePair, match="penalty"):
         model.summary(vcov="HC0")

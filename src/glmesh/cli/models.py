@@ -130,8 +130,8 @@ def complete(options: Namespace) -> None:
     options.intercept = not options.no_intercept
 
 
-def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
-    """Return the splits that `--split asked` leaves: those that are not refused for "auto", else the one it names.
+def _wanted_splits(choice: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
+    """Return the splits that `--split choice` leaves: those that are not refused for "auto", else the one it names.
 
     `refused` says for each split why it is not possible, None if it is. Raise UnsuitablePair if no split is left.
     """
@@ -141,9 +141,9 @@ def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePai
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
             "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
-    if asked == "auto":
+    if choice == "auto":
         return splits
-    named: Split = "samples" if asked == "samples" else "features"
+    named: Split = "samples" if choice == "samples" else "features"
     if (reason := refused[named]) is not None:
         raise UnsuitablePair(f"--split {named}: {_as_options(str(reason))}")
     return (named,)

@@ -26,9 +26,9 @@ def text_table(
     bold = (sys.stdout if stream is None else stream).isatty()
     flags = list(strong) or [False] * len(rows)
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    room = min(shutil.get_terminal_size((100, 24)).columns - 1, WIDEST) - 2 - 2 * (len(widths) - 1)
+    spare = min(shutil.get_terminal_size((100, 24)).columns - 1, WIDEST) - 2 - 2 * (len(widths) - 1)
     fixed = sum(width for k, width in enumerate(widths) if k not in left)
-    widest = max((cap for cap in range(LEAST, WIDEST) if _total(widths, left, cap) <= room - fixed), default=LEAST)
+    widest = max((cap for cap in range(LEAST, WIDEST) if _total(widths, left, cap) <= spare - fixed), default=LEAST)
     widths = [min(width, widest) if k in left else width for k, width in enumerate(widths)]
     lines = ["  " + _line(header, widths, left), "  " + "  ".join("-" * width for width in widths)]
     for row, flag in zip(rows, flags, strict=True):

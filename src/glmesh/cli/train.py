@@ -42,7 +42,7 @@ from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
 from glmesh.methods import MaximumLikelihood
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
@@ -250,7 +250,7 @@ def _model(
         classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
         contract=contract if design is None or contract is None else _raw(design, contract),
-        facts=_facts(result, contract),
+        statistics=_statistics(result, contract),
         design=design,
     )
 
@@ -260,12 +260,12 @@ def _raw(design: Design, contract: Contract) -> Contract:
     return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 
-def _facts(result: Result, contract: Contract | None) -> FitFacts | None:
+def _statistics(result: Result, contract: Contract | None) -> FitStatistics | None:
     """Return what totals said of a fit without a penalty, with the names of the columns; None: nothing."""
-    if result.facts is None or result.facts.fitted.outputs > 1:
-        return result.facts
+    if result.statistics is None or result.statistics.fitted.outputs > 1:
+        return result.statistics
     named = contract is not None and contract.header and bool(contract.names)
-    return result.facts.named(contract.names) if contract is not None and named else result.facts
+    return result.statistics.named(contract.names) if contract is not None and named else result.statistics
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
@@ -321,14 +321,14 @@ def _summary(
         *_gaps(result, certifying=options.stop == "certificate"),
         ("", "(this is about the optimiser on these rows; whether the data are right it cannot say)"),
     ]
-    if model.facts is None:
+    if model.statistics is None:
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
-    if model.facts is None and model.rows is not None:
+    if model.statistics is None and model.rows is not None:
         lines.append(("rows", rows_text(*model.rows)))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    proven = f" {result.proof}" if result.proof and model.facts is None else ""
+    proven = f" {result.proof}" if result.proof and model.statistics is None else ""
     return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

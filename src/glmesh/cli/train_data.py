@@ -165,7 +165,7 @@ def _of_table(options: Namespace, processes: ProcessGroup, table: DataTable, *, 
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
-    contract = _agreed(offer, processes, classifies=classifies)
+    contract = _agreed_contract(offer, processes, classifies=classifies)
     fitted = fit(table, contract)
     if classifies:
         _check_labels(table, contract.labels, "line", first=table.line(0))
@@ -207,7 +207,7 @@ def _nameless(index_base: int | None) -> Contract | None:
     return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 
-def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
+def _agreed_contract(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
     """Return the contract (names, target and labels) that the tables of all ranks keep; `offer` is this rank's own.
 
     Mismatch, which names a rank whose table differs, is raised at all ranks.

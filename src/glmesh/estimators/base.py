@@ -232,7 +232,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
         return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop, self._network))
 
     def _network(self) -> NetworkInfo:
-        """Return facts on the network that pooled data is dealt out over, such as its diameter.
+        """Return constants of the network that pooled data is dealt out over, such as its diameter.
 
         They serve the cost model, which chooses between the splits.
         """

@@ -24,7 +24,7 @@ from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.formulas.tables import raw_contract
 from glmesh.functions import Family, Loss, Softmax
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
@@ -58,8 +58,9 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     if _are_together(estimator):
         loss = Softmax.name
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
-    facts = _facts(estimator)
-    family = facts.fitted.family if facts is not None and facts.fitted.family is not None else objective.loss
+    statistics = _statistics(estimator)
+    estimated = None if statistics is None else statistics.fitted.family
+    family = objective.loss if estimated is None else estimated
     several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
     model_files.Model(
         coef=estimator.coef_ if several else np.ravel(estimator.coef_),
@@ -76,15 +77,15 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
             **_rows(estimator),
         },
         contract=_contract(estimator),
-        facts=facts,
+        statistics=statistics,
         design=getattr(estimator, "design_", None),
     ).save(path)
 
 
-def _facts(estimator: Any) -> FitFacts | None:
+def _statistics(estimator: Any) -> FitStatistics | None:
     """Return what totals said of an estimator's fit without a penalty; None: nothing."""
     result = getattr(estimator, "result_", None)
-    return getattr(estimator, "_facts", None) if result is None else getattr(result, "facts", None)
+    return getattr(estimator, "_statistics", None) if result is None else getattr(result, "statistics", None)
 
 
 def _are_together(estimator: Any) -> bool:
@@ -194,8 +195,8 @@ def load_model(path: str | PathLike[str]) -> Any:
     else:
         estimator.classes_, estimator._together = np.array(model.classes), model.loss == Softmax.name
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
-    if model.facts is not None:
-        estimator._facts = model.facts
+    if model.statistics is not None:
+        estimator._statistics = model.statistics
     if model.design is not None and not model.beside:
         estimator.design_ = model.design
     if "rows_left_out" in model.info:

@@ -145,8 +145,8 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         """Return the family of the fitted model, with what was estimated of it; None: the loss is none of a family."""
         family = self._family()
         result = getattr(self, "result_", None)
-        facts = getattr(self, "_facts", None) if result is None else result.facts
-        return family if family is None or facts is None else facts.fitted.family
+        statistics = getattr(self, "_statistics", None) if result is None else result.statistics
+        return family if family is None or statistics is None else statistics.fitted.family
 
     def predict(self, X: Data, offset: ArrayLike | None = None) -> Vector:
         """Return the expected targets: X w + b or, with a family, the mean h(X w + b + offset), h the inverse link.

@@ -16,7 +16,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Softmax, Table
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.likelihood.facts import INTERCEPT
+from glmesh.methods.totals.likelihood.statistics import INTERCEPT
 from glmesh.methods.totals.nodes import OnTotals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -118,7 +118,7 @@ class Objective:
     def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
         """Return the seconds that the messages of a fit with this split take, as the cost model expects.
 
-        `info` has the facts on the network that the model needs.
+        `info` has the constants of the network that the model needs.
         """
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
         return least_seconds(spec, (n_samples, n_features + int(self.intercept == "penalised")), info)

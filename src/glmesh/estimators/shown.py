@@ -31,8 +31,8 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._overview()
 
-    def _overview(self, note: str = "") -> Overview:
-        """Return the fit at a glance, with `note` as its last sentence; the fit must have ended."""
+    def _overview(self, remark: str = "") -> Overview:
+        """Return the fit at a glance, with `remark` as its last sentence; the fit must have ended."""
         names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
         coef, intercept = self.coef_, self.intercept_
         if np.ndim(coef) == 2 and len(coef) == 1:  # two classes have one linear function
@@ -41,7 +41,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         found: Result | list[Result] | None = getattr(self, "result_", None)
         results = found if isinstance(found, list) else [] if found is None else [found]
         if not all(one.estimates_anything for one in results):
-            note = NO_ESTIMATES
+            remark = NO_ESTIMATES
         chosen = [("chosen", f"alpha {self.alpha_:g}")] if hasattr(self, "alpha_") else []
         how = [(name, text) for name, text in results[0].how if name != "model"] if results else []
         return Overview(
@@ -55,7 +55,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
             how=(("estimator", " ".join(repr(self).split())), *chosen, *how),
             curves=[one.curve for one in results],
             goal=results[0].tol if results else None,
-            note=note,
+            remark=remark,
             table=self._table,
         )
 

@@ -69,10 +69,10 @@ class Family(Loss):
         """Return the expected second derivative of each row's loss by z, (dmu/dz)^2 / V(mu)."""
 
     @abstractmethod
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return a c for each row with abs(loss''') <= c loss'' at all points within `reach` of z; infinite: none.
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return a c for each row with abs(loss''') <= c loss'' at all points within `radius` of z; infinite: none.
 
-        `reach`, >= 0, has shape (m,).
+        `radius`, >= 0, has shape (m,).
         """
 
     # the model of y

@@ -245,8 +245,8 @@ def log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> floa
     if not len(values):
         return np.nan
     goals = [goal] if goal is not None and 0 < goal < np.inf else []
-    room = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
-    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), room])))
+    below = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
+    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), below])))
     # up to 1 at least, so that what is tiny looks tiny
     low, high = (int(decades.min()), max(int(decades.max()) + 1, 0)) if len(decades) else (-16, 0)
     floor = 10.0 ** (low - 1) if (values == 0).any() else np.nan

@@ -22,7 +22,7 @@ APART = 7  # [powers of two] between the scale of a column here and at another s
 LARGE = 10  # [powers of two] scale of a column from which on gossip is slow: rounds grow in proportion to its values
 
 
-def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
+def verdict_of(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
     """Return a Verdict: the contract (target, columns, labels) of the sites that made these offers, or the culprits.
 
     Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the

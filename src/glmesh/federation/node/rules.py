@@ -29,7 +29,7 @@ LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A site's rules, with the facts on its data and federation that they depend on; its methods raise Refusal."""
+    """A site's rules, with what of its data and federation they depend on; its methods raise Refusal."""
 
     rules: SiteRules
     name: str  # of the site

@@ -15,7 +15,7 @@ from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.fit_figures import FitFigures, ReleaseFigures, released_figures
-from glmesh.federation.node.levels import Agreement
+from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
@@ -211,9 +211,9 @@ class Totalling:
         """Return the model that more than half of the members voted for."""
         return Answer.of_bytes(self.machine.model)
 
-    def _designed(self, agreed: Agreement) -> Rows:
+    def _designed(self, agreement: DesignAgreement) -> Rows:
         """Return the site's rows with the columns of the design that all sites have agreed on."""
-        data, summary = self._own.designed(agreed, self._federation.problem)
+        data, summary = self._own.designed(agreement, self._federation.problem)
         return self.rows_of(self._federation, self._site, data, summary)
 
     # messages
@@ -435,7 +435,7 @@ class Totalling:
             info=self._provenance(answer, outcome),
             contract=self._own.contract_of_model(answer.design, part),
             design=answer.design,
-            facts=answer.facts,
+            statistics=answer.statistics,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
             sites=tuple(names[k] for k in answer.members),

@@ -232,7 +232,7 @@ class Machine:
             self._answer(ask, peer)
         self._take_content(bundle)
         self._give(peer, bundle)
-        self._settle(now)
+        self._conclude(now)
         if wrong is not None:
             raise wrong
 
@@ -319,7 +319,7 @@ class Machine:
             if self._question is not None:
                 self._attempt = self._question.attempt
 
-    def _settle(self, now: float) -> None:
+    def _conclude(self, now: float) -> None:
         """Do all that needs no further message: contribute, add up, vote, count votes; `now` is the time in [s]."""
         self.agreement.step(now)
         self._follow()
@@ -397,8 +397,8 @@ class Machine:
         if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
             return
         statuses = self.agreement.statuses
-        asked = {one: statuses[one].asking for one in view.ids if one in statuses}
-        same = {k: one for k, one in asked.items() if one and (one.view, one.number) == (own.view, own.number)}
+        requests = {one: statuses[one].asking for one in view.ids if one in statuses}
+        same = {k: one for k, one in requests.items() if one and (one.view, one.number) == (own.view, own.number)}
         later = [one.attempt for one in same.values() if one.attempt > own.attempt]
         unequal = any(one.attempt == own.attempt and one.request != own.request for one in same.values())
         if not later and not unequal:
@@ -445,7 +445,7 @@ class Machine:
 
         `memory` must be written to disk before they are sent.
         """
-        self._settle(now)
+        self._conclude(now)
         heartbeat = now - self._told >= self.info.heartbeat
         if self.agreement.tell(again=heartbeat) is not None:
             for authors in self._news.values():

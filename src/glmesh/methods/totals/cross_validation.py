@@ -49,7 +49,7 @@ def rows_of_folds(n_rows: int, n_folds: int) -> list[Indices]:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class FoldCurve:
     """What cross-validation has found: the mean loss of held-out rows for each weight of the penalty, and the choice.
 
     Parameters
@@ -67,8 +67,8 @@ class Curve:
     chosen: int
 
     @staticmethod
-    def of(weights: Vector, losses: Matrix, rule: str) -> Curve:
-        """Return the Curve with the weight that `rule` chooses, "minimum" or "one_standard_error".
+    def of(weights: Vector, losses: Matrix, rule: str) -> FoldCurve:
+        """Return the FoldCurve with the weight that `rule` chooses, "minimum" or "one_standard_error".
 
         `weights` has shape (n,), `losses` (F, n), a row per fold. Raise InvalidInput if no weight was solved in all
         folds.
@@ -80,7 +80,7 @@ class Curve:
         if rule == "one_standard_error":
             error = losses[:, chosen].std(ddof=1) / np.sqrt(len(losses))
             chosen = int(np.flatnonzero(mean <= mean[chosen] + error)[0])
-        return Curve(weights, losses, chosen)
+        return FoldCurve(weights, losses, chosen)
 
     @property
     def alpha(self) -> float:
@@ -165,7 +165,7 @@ class CrossValidationState(TotalState):
     begun: Shared[int] = 0  # weights of which the problems are under way, or done
     trials: Shared[list[FoldProblem]] = field(default_factory=list)  # the problems that were begun last
     models: Shared[Any] = None  # (F, n, p + 1) coefficients that were found, the intercept last; NaN: none
-    curve: Shared[Curve | None] = None  # None: nothing is chosen yet
+    curve: Shared[FoldCurve | None] = None  # None: nothing is chosen yet
     final: Shared[FoldProblem | None] = None  # the fit on all rows with the weight that was chosen; None: not begun
 
     def scale_columns(self, exponents: Indices) -> None:
@@ -195,7 +195,7 @@ class CrossValidationState(TotalState):
         for one in solved:
             self.models[one.fold, one.number] = np.append(one.state.w, one.state.intercept)
 
-    def choose(self, curve: Curve) -> None:
+    def choose(self, curve: FoldCurve) -> None:
         """Take the held-out losses, and with them the weight that is chosen."""
         self.curve = curve
 
@@ -435,7 +435,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.stack([sums[f"losses {k}"] / sums["weights"] for k in range(len(state.weights))], axis=1)
         means[~np.isfinite(state.models).all(axis=2)] = np.nan
-        state.choose(Curve.of(state.weights, means, self.rule))
+        state.choose(FoldCurve.of(state.weights, means, self.rule))
 
     def _held_out(self, block: Rows, models: Matrix) -> Matrix:
         """Return predictions for each hosted row by the models of the fold that holds it out, shape (m, n).

@@ -18,8 +18,8 @@ from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals import interior_rows as at_rows
 from glmesh.methods.totals import interior_steps as steps
 from glmesh.methods.totals.dual_bound import DualPoint, Ellipsoid, balanced
-from glmesh.methods.totals.factor import Factor
-from glmesh.methods.totals.interior_state import Frame, InteriorState
+from glmesh.methods.totals.factor import CholeskyFactor
+from glmesh.methods.totals.interior_state import InteriorState, ProblemScales
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.rows import Rows
@@ -165,7 +165,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
         shift = 0.0 if block.loss.classifies else float(mean[p])
         target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
-        frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
+        frame = ProblemScales(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
         model = steps.InteriorModel.of(block, frame)
         point = np.zeros(columns.d)
         if state.given:
@@ -183,7 +183,12 @@ class InteriorPoint(TotalMethod[InteriorState]):
     # values and bounds
 
     def _certify(
-        self, block: Rows, state: InteriorState, model: steps.InteriorModel, trial: steps.TrialPoint, factor: Factor
+        self,
+        block: Rows,
+        state: InteriorState,
+        model: steps.InteriorModel,
+        trial: steps.TrialPoint,
+        factor: CholeskyFactor,
     ) -> None:
         """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
 
@@ -227,7 +232,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
 def _rounding(n_nodes: int) -> float:
     """Return how far an objective may be wrong, relative to itself, because it is summed in a total of n nodes."""
-    return ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
+    return ROUNDING + n_nodes * steps.value_growth(n_nodes) * 2.0**-54
 
 
 def _begin_classes(sums: Sums, centre: float, fit_intercept: bool) -> tuple[float, float]:

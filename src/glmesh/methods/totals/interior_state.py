@@ -23,7 +23,7 @@ LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because l
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class ProblemScales:
     """What the first totals tell all nodes: how columns are standardised, and how large the problem is.
 
     A total is a sum over all nodes.
@@ -74,7 +74,7 @@ class InteriorState:
     sums: Shared[Sums | None] = None  # the last total with the fields of a step; None before
     given: Shared[bool]  # whether the first point is w and the intercept, not zero
     centre: Shared[Vector]  # (p + 1,) about which the squares of columns and targets are summed
-    frame: Shared[Frame | None] = None  # None before the first totals
+    frame: Shared[ProblemScales | None] = None  # None before the first totals
     loss: Shared[float] = np.nan  # P without the penalty at the best point
     loss_error: Shared[float] = 0.0  # by how much `loss` may be wrong
     point: Shared[Vector] = field(default_factory=lambda: np.zeros(0))  # (d,) last accepted coefficients, standardised
@@ -88,7 +88,7 @@ class InteriorState:
     marks: Shared[tuple[float, float]] = (np.inf, np.inf)  # (gap, objective) when something was gained last
     quiet: Shared[int] = 0  # rounds since then
 
-    def begin(self, frame: Frame, point: Vector, mu: float) -> None:
+    def begin(self, frame: ProblemScales, point: Vector, mu: float) -> None:
         """Begin at standardised coefficients `point`, shape (d,), with barriers of weight mu."""
         self.frame, self.point, self.mu = frame, point, max(mu, np.finfo(np.float64).tiny)
 

@@ -21,7 +21,7 @@ from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
-from glmesh.methods.totals.likelihood.outputs import coefficient_table, held, settled
+from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
@@ -140,8 +140,8 @@ class TotalMethod(ABC, Generic[StateT]):
         """Return by how many standard errors a coefficient may be off at most; NaN, as here: there are none."""
         return float("nan")
 
-    def facts(self, state: StateT) -> object | None:
-        """Return what totals at the end of a fit say, a `FitFacts`; None, as here: nothing."""
+    def statistics(self, state: StateT) -> object | None:
+        """Return what totals at the end of a fit say, a `FitStatistics`; None, as here: nothing."""
         return None
 
     def finished(self, block: Rows, state: StateT) -> bool | None:
@@ -361,9 +361,9 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         return self.method.standard_errors_off(self.blocks[0], self.states[0])
 
     @property
-    def facts(self) -> object | None:
-        """Return what totals at the end of a fit say, a `FitFacts`; None: nothing."""
-        return self.method.facts(self.states[0])
+    def statistics(self) -> object | None:
+        """Return what totals at the end of a fit say, a `FitStatistics`; None: nothing."""
+        return self.method.statistics(self.states[0])
 
     @property
     def finished(self) -> bool | None:
@@ -425,7 +425,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         if block.loss.n_outputs == 1:
             return state.w.copy(), float(state.intercept)
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
-        rows = settled(block.whole_penalty, rows)
+        rows = balanced_rows(block.whole_penalty, rows)
         return rows[:, :-1].copy(), rows[:, -1].copy()
 
     def data_of(self, k: int) -> list[object]:

@@ -14,7 +14,6 @@ from glmesh.errors import InvalidData
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.contribution import beginnings
 from glmesh.methods.totals.likelihood.discretion import Discretion
-from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, factor_of_inverse
 from glmesh.methods.totals.likelihood.final_totals import (
     NodeEnd,
     first_fields,
@@ -23,6 +22,7 @@ from glmesh.methods.totals.likelihood.final_totals import (
     second_fields,
 )
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, FittedModel, factor_of_inverse
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
 
@@ -32,11 +32,11 @@ NULL_DONE = (
     1e-8  # [linear predictor] step of the null model's intercept that is the last, because the next is its square
 )
 
-Closing = Generator[Total, Sums, FitFacts | None]
+Closing = Generator[Total, Sums, FitStatistics | None]
 
 
 def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Matrix) -> Closing:
-    """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there.
+    """Yield the totals at the end of a fit, and return their statistics; None: the Hessian is not positive definite.
 
     `scale`, shape (d,), are the powers of two that the method divides columns by; `hessian`, shape (k, k), is that of
     the divided columns at the final point. Real sites say in the first total which sums of outer products of scores
@@ -51,22 +51,22 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
         both = zip(own, nodes, strict=True)
         own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
     first = yield Total(_stacked(own), at=at)
-    facts = FitFacts.of_first(fitted, first, scale)
+    statistics = FitStatistics.of_first(fitted, first, scale)
     try:
-        factor_of_inverse(facts.hessian)
+        factor_of_inverse(statistics.hessian)
     except InvalidData:
         return None
-    null = null_point(facts)
+    null = null_point(statistics)
     if null is None:
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
-    parts = [second_fields(node, facts, null) | one for node, one in zip(nodes, late, strict=True)]
+    parts = [second_fields(node, statistics, null) | one for node, one in zip(nodes, late, strict=True)]
     if block.discretion is not None:
         left_out = {name for name, against in zip(SANDWICHES, first["objections"][1:], strict=True) if against > 0}
         parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
     if not any(parts):
-        return facts
+        return statistics
     second = yield Total(_stacked(parts), at=at)
-    return facts.with_second(second, scale)
+    return statistics.with_second(second, scale)
 
 
 def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vector:
@@ -74,14 +74,14 @@ def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vecto
 
     `hessian`, shape (k, k), is that of the divided columns.
     """
-    room = np.ones(len(node.weight))
+    slack = np.ones(len(node.weight))
     if isinstance(node.likelihood, RowLikelihood):
         try:
             factor = factor_of_inverse(hessian) / node.units[:, None]
         except InvalidData:
             return np.ones(1 + len(SANDWICHES))
-        room = 1.0 - leverages(node.likelihood, node, factor)
-    return np.append(1.0, ~discretion.allowed_meats(node.scores, room)).astype(np.float64)
+        slack = 1.0 - leverages(node.likelihood, node, factor)
+    return np.append(1.0, ~discretion.allowed_meats(node.scores, slack)).astype(np.float64)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.methods.totals.likelihood.facts import FitFacts, factor_of_inverse
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, factor_of_inverse
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.standardise import packed
 from glmesh.types import Array, Flags, Indices, Matrix, Vector
@@ -105,14 +105,14 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
     return fields
 
 
-def second_fields(node: NodeEnd, facts: FitFacts, null_point: Vector | None) -> dict[str, Vector]:
+def second_fields(node: NodeEnd, statistics: FitStatistics, null_point: Vector | None) -> dict[str, Vector]:
     """Return what a node adds to the second total at the final point: {name of a field: array of shape (size,)}.
 
     Parameters
     ----------
     node : NodeEnd
         The node.
-    facts : FitFacts
+    statistics : FitStatistics
         What the first total said, the same at all nodes.
     null_point : array of shape (d,) or None
         Coefficients of the null model, from `null_point` or, with an offset, from where the fit began; None: the null
@@ -123,24 +123,24 @@ def second_fields(node: NodeEnd, facts: FitFacts, null_point: Vector | None) -> 
     dict of arrays
         null_loss: loss at `null_point`. With a family: HC2, HC3: triangles of sum s_i s_i' / (1 - h_i)^e over the rows'
         scores s_i and leverages h_i, e = 1 and 2; full: number of rows whose leverage is 1, which these leave out;
-        log_likelihood: at `FitFacts.likelihood_dispersion`, constants included, if that is a number above 0; beside it
-        the number of rows that have none, because it is not finite.
+        log_likelihood: at `FitStatistics.likelihood_dispersion`, constants included, if that is a number above 0;
+        beside it the number of rows that have none, because it is not finite.
     """
     fields = {} if null_point is None else {"null_loss": node.likelihood.values(null_point[None])}
     rows = node.likelihood
     if not isinstance(rows, RowLikelihood):
         return fields
     scores, used = node.scores, node.weight > 0
-    room = 1.0 - leverages(rows, node, factor_of_inverse(facts.hessian))
-    full = used & (room < FULL_LEVERAGE)
+    slack = 1.0 - leverages(rows, node, factor_of_inverse(statistics.hessian))
+    full = used & (slack < FULL_LEVERAGE)
     scores = scores[~full]
-    scaled = scores / room[~full, None]
+    scaled = scores / slack[~full, None]
     fields |= {
         "full": np.array([float(full.sum())]),
         "HC2": packed(scaled.T @ scores),
         "HC3": packed(scaled.T @ scaled),
     }
-    dispersion = facts.likelihood_dispersion
+    dispersion = statistics.likelihood_dispersion
     if np.isfinite(dispersion) and dispersion > 0:
         z = rows.predictors(node.point[None])[0]
         each = rows.family.log_likelihoods(rows.y[used], z[used], rows.weight[used], dispersion)
@@ -162,19 +162,19 @@ def leverages(rows: RowLikelihood, node: NodeEnd, factor: Matrix) -> Vector:
     return out
 
 
-def null_point(facts: FitFacts) -> Vector | None:
+def null_point(statistics: FitStatistics) -> Vector | None:
     """Return the null model's coefficients, shape (d,), without an offset: the mean of all targets for every row.
 
     The maximum-likelihood estimate of a family's mean, the same for all rows, is the weighted mean of the targets,
     whatever the link. As in statsmodels the null model has an intercept, also if the model has none (R's has none
     then). None: the model has an offset or no family, or the mean is on the border of what the link can give.
     """
-    family = facts.fitted.family
-    if family is None or facts.fitted.coef[facts.fitted.held & ~facts.fitted.is_intercept].any():
+    family = statistics.fitted.family
+    if family is None or statistics.fitted.coef[statistics.fitted.held & ~statistics.fitted.is_intercept].any():
         return None
-    point = np.zeros(len(facts.fitted.coef))
+    point = np.zeros(len(statistics.fitted.coef))
     with np.errstate(divide="ignore", invalid="ignore"):
-        point[-1] = family.predictor(np.array([facts.targets[0] / facts.weight]))[0]
+        point[-1] = family.predictor(np.array([statistics.targets[0] / statistics.weight]))[0]
     return point if np.isfinite(point[-1]) else None
 
 

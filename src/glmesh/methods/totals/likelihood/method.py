@@ -27,11 +27,11 @@ from glmesh.methods.totals.likelihood.contribution import (
     contribute_cones,
     levels,
 )
-from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, UNDECIDED, aliased_columns, no_maximum
 from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
@@ -135,9 +135,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             told.append(aliased_columns([names[k] for k in which]))
         return " ".join(told)
 
-    def facts(self, state: LikelihoodState) -> FitFacts | None:
+    def statistics(self, state: LikelihoodState) -> FitStatistics | None:
         """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""
-        return state.facts
+        return state.statistics
 
     def finished(self, block: Rows, state: LikelihoodState) -> bool | None:
         """Return whether a fit without a penalty knows all that it is to find out; None: the gap decides."""
@@ -254,9 +254,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         assert state.model is not None
         hessian = state.model.hessian
         noise = rounds.last_step()
-        facts = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
-        if facts is not None:
-            state.facts = replace(rounds.close(facts, noise), shape_error=state.shape_error)
+        statistics = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
+        if statistics is not None:
+            state.statistics = replace(rounds.close(statistics, noise), shape_error=state.shape_error)
 
     def _search_shape(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the total that a step of the shape needs, where the coefficients are nearly fitted, and take the step.

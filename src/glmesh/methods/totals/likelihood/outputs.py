@@ -11,8 +11,8 @@ column, and one for the intercept. `gauge` fixes each of them once:
   coefficients of the C classes add up to 0, as scikit-learn's do; a class that is held at 0 would be another model.
 - A column with L1 alone: nothing is held. The penalty is smallest where a median of the C coefficients is 0; for an
   even C there may be several such points, of which `slimmed` takes one at which some class has exactly 0.
-- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `settled` moves all by
-  minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
+- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `balanced_rows` moves all
+  by minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def held(penalty: Table, rows: Matrix) -> Matrix:
     return rows - np.where((lo == 0) & (hi == 0), rows[0], 0.0)
 
 
-def settled(penalty: Table, rows: Matrix) -> Matrix:
+def balanced_rows(penalty: Table, rows: Matrix) -> Matrix:
     """Return coefficients of equal loss, shape (C, p + 1), whose penalty is not larger than that of `rows`.
 
     `penalty` is that of all coefficients, as `gauge` returns it. Columns are those of `slimmed`. Free intercepts are
