@@ -23,7 +23,7 @@ from glmesh.estimators.regression import GLMRegressor, LinearSVR
 from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.formulas.tables import raw_contract
-from glmesh.functions import Family, Loss, Softmax
+from glmesh.functions import Loss, Softmax
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
@@ -102,7 +102,8 @@ def _rows(estimator: Any) -> dict[str, int]:
 
 def _parameters(loss: Loss | str) -> dict[str, Any]:
     """Return {name: value} of the link and the parameters of a family; empty for other losses."""
-    return asdict(loss) if isinstance(loss, Family) else {}
+    family = None if isinstance(loss, str) else loss.as_family
+    return {} if family is None else asdict(family)
 
 
 def _contract(estimator: Any) -> Contract | None:

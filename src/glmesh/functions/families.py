@@ -404,7 +404,7 @@ def family_of(family: str | Family, link: str | None = None) -> Family:
     >>> family_of("gamma", "inverse")
     Gamma(link='inverse')
     """
-    if isinstance(family, Family):
+    if not isinstance(family, str):
         if link is not None and type(family)(link=link).link != family.link:
             raise InvalidInput(f"link={link!r}, but the family given is {family!r}; give the link to the family alone")
         return family

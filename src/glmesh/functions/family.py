@@ -50,6 +50,11 @@ class Family(Loss):
         if self.link not in self.links:
             raise unknown(f"link of the {self.name} family", self.link, self.links)
 
+    @property
+    def as_family(self) -> Family:
+        """Return the family itself."""
+        return self
+
     # the loss, row by row
 
     @abstractmethod
@@ -109,11 +114,6 @@ class Family(Loss):
     def convex(self) -> bool:
         """Return whether the loss is convex in z for every target, so that a stationary point is the optimum."""
         return True
-
-    @property
-    def has_unknown_shape(self) -> bool:
-        """Return whether a parameter beside the dispersion is to be estimated; here there is none."""
-        return False
 
     def with_shape(self, shape: float) -> Family:
         """Return the family with its parameter beside the dispersion set to `shape`; itself, where it has none."""

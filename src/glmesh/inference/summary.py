@@ -148,7 +148,7 @@ class Summary:
             f"<tr><th>{escape(term)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
             for term, row in zip(self.terms, self._cells(), strict=True)
         )
-        remarks = "<br>".join(escape(remark) for remark in self._remarks())
+        remarks = "<br/>".join(escape(remark) for remark in self._remarks())
         return (
             f"<table><caption>{escape(self._title())}</caption>{statistics}</table>"
             f"<table><tr>{heads}</tr>{rows}</table><p>{remarks}</p>"

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +34,9 @@ from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
 from glmesh.problem.spec import ProblemSpec, Split, loss_of
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
+
+if TYPE_CHECKING:
+    from glmesh.problem.partition import Partition
 
 
 class Problem:
@@ -65,6 +69,9 @@ class Problem:
     >>> bool(np.allclose(coef, [2.0, -1.0, 0.0], atol=1e-4))
     True
     """
+
+    dealt: Partition | None = None  # columns of the nodes, where a process holds those of some nodes only
+    first: int = 0  # the first of these nodes
 
     def __init__(self, spec: ProblemSpec, parts: list[NodeData], pooled: bool) -> None:
         self.spec = spec

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.totals import Refusal
-from glmesh.functions import Family
 from glmesh.methods import Rows
 from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, kind
 from glmesh.methods.totals.likelihood.cox import CoxLikelihood
@@ -163,9 +162,9 @@ def has_constant_curvature(block: Rows) -> bool:
     loss = block.loss
     if not loss.by_likelihood:
         return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
-    if not isinstance(loss, Family):
+    if (family := loss.as_family) is None:
         return False
-    here, there = loss.information(np.array([0.5, 1.5]))
+    here, there = family.information(np.array([0.5, 1.5]))
     return bool(here == there)
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from glmesh.core import Setup
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.linalg import Columns
-from glmesh.problem import DataSummary, NodeData, Partition, Problem, Shard, spread
+from glmesh.problem import DataSummary, NodeData, Partition, Problem, spread
 from glmesh.types import Indices, SampleMatrix, Vector
 
 Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample weights of each node
@@ -33,7 +33,7 @@ def deal(setup: Setup) -> Partition:
             f"the {loss.name} loss compares the rows of a node with each other: pooled rows cannot be dealt out to "
             f"{setup.n_nodes} nodes. Use Problem.from_nodes with one part per stratum, or n_nodes=1 for one stratum"
         )
-    if isinstance(problem, Shard):
+    if problem.dealt is not None:
         return problem.dealt
     if problem.pooled:
         return spread(_loads(problem.parts[0]), setup.n_nodes, setup.partition, setup.seed, "samples")
@@ -86,7 +86,7 @@ def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
     They are numbers of samples, node after node.
     """
     starts = partition.starts[ids[0] : ids[-1] + 2]
-    if isinstance(problem, Shard):
+    if problem.dealt is not None:
         return np.asarray(np.arange(starts[0], starts[-1]) - partition.starts[problem.first])
     return np.asarray(partition.order[starts[0] : starts[-1]])
 
@@ -105,7 +105,7 @@ def all_rows(problem: Problem) -> Dealt | None:
 
     Pooled data is one entry of each. None: this process does not hold all rows.
     """
-    if isinstance(problem, Shard) or not problem.holds_all:
+    if not problem.holds_all:
         return None
     if problem.pooled:
         data = problem.parts[0]

@@ -11,13 +11,11 @@ import numpy as np
 
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidData
-from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.contribution import beginnings
 from glmesh.methods.totals.likelihood.discretion import Discretion
 from glmesh.methods.totals.likelihood.final_totals import (
     NodeEnd,
     first_fields,
-    leverages,
     null_point,
     second_fields,
 )
@@ -75,12 +73,12 @@ def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vecto
     `hessian`, shape (k, k), is that of the divided columns.
     """
     slack = np.ones(len(node.weight))
-    if isinstance(node.likelihood, RowLikelihood):
+    if node.likelihood.has_leverages:
         try:
             factor = factor_of_inverse(hessian) / node.units[:, None]
         except InvalidData:
             return np.ones(1 + len(SANDWICHES))
-        slack = 1.0 - leverages(node.likelihood, node, factor)
+        slack -= node.leverages(factor)
     return np.append(1.0, ~discretion.allowed_meats(node.scores, slack)).astype(np.float64)
 
 
@@ -91,11 +89,11 @@ def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | No
     """
     sums = yield Total({"beginnings": beginnings(block, held)}, at=held)
     point = block.likelihoods[0].begin(held, sums["beginnings"])
-    if not isinstance(block.loss, Family):
+    if (family := block.loss.as_family) is None:
         return point
     offsets = [np.asarray(X @ held[:-1])[:, None] for X in block.X]
     parts = zip(offsets, block.y, block.weight, strict=True)
-    rows = [RowLikelihood(block.loss, offset, y, weight) for offset, y, weight in parts]
+    rows = [RowLikelihood(family, offset, y, weight) for offset, y, weight in parts]
     for step in range(NULL_STEPS):
         here = np.array([1.0, point[-1]])
         with np.errstate(all="ignore"):

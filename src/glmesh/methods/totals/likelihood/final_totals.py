@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.methods.totals.likelihood.rows import RowLikelihood
 from glmesh.methods.totals.likelihood.statistics import FitStatistics, factor_of_inverse
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.standardise import packed
@@ -61,6 +60,15 @@ class NodeEnd:
         """Return each row's gradient by the k free coefficients, scaled, shape (m, k)."""
         return np.asarray(self.likelihood.scores(self.point))[:, self.free] / self.units
 
+    def leverages(self, factor: Matrix) -> Vector:
+        """Return the leverage of each row, shape (m,), of a model whose rows have one.
+
+        `factor`, shape (k, k), is a C with C C' = H^-1, in the units of the data.
+        """
+        inverse = np.zeros((len(self.point),) * 2)
+        inverse[np.ix_(self.free, self.free)] = factor.T
+        return self.likelihood.leverages(self.point, inverse)
+
     def triangle(self, matrix: Matrix) -> Vector:
         """Return the upper triangle of the free rows and columns of a matrix of shape (d, d), scaled, as one array."""
         return packed(matrix[np.ix_(self.free, self.free)] / self.units / self.units[:, None])
@@ -97,8 +105,9 @@ def first_fields(node: NodeEnd) -> dict[str, Vector]:
         "HC0": packed(scores.T @ scores),
         "between": _own_misfit(node, derivatives.gradient),
     }
-    if isinstance(node.likelihood, RowLikelihood):
-        fields |= _family_fields(node, node.likelihood)
+    fields |= node.likelihood.moments(node.point)
+    if node.likelihood.has_two_hessians:
+        fields["information"] = node.triangle(node.likelihood.information(node.point))
     if node.clusters is not None:
         sums, n = cluster_sums(scores[used], node.clusters[used])
         fields |= {"cluster": packed(sums.T @ sums), "clusters": np.array([float(n)])}
@@ -127,11 +136,10 @@ def second_fields(node: NodeEnd, statistics: FitStatistics, null_point: Vector |
         beside it the number of rows that have none, because it is not finite.
     """
     fields = {} if null_point is None else {"null_loss": node.likelihood.values(null_point[None])}
-    rows = node.likelihood
-    if not isinstance(rows, RowLikelihood):
+    if not node.likelihood.has_leverages:
         return fields
     scores, used = node.scores, node.weight > 0
-    slack = 1.0 - leverages(rows, node, factor_of_inverse(statistics.hessian))
+    slack = 1.0 - node.leverages(factor_of_inverse(statistics.hessian))
     full = used & (slack < FULL_LEVERAGE)
     scores = scores[~full]
     scaled = scores / slack[~full, None]
@@ -142,24 +150,8 @@ def second_fields(node: NodeEnd, statistics: FitStatistics, null_point: Vector |
     }
     dispersion = statistics.likelihood_dispersion
     if np.isfinite(dispersion) and dispersion > 0:
-        z = rows.predictors(node.point[None])[0]
-        each = rows.family.log_likelihoods(rows.y[used], z[used], rows.weight[used], dispersion)
-        fields["log_likelihood"] = _finite_sum(each)
+        fields["log_likelihood"] = node.likelihood.log_likelihood(node.point, dispersion)
     return fields
-
-
-def leverages(rows: RowLikelihood, node: NodeEnd, factor: Matrix) -> Vector:
-    """Return the diagonal of the hat matrix, v_i x_i'H^-1 x_i with v_i = weight times observed curvature, shape (m,).
-
-    `factor`, shape (k, k), is a C with C C' = H^-1. These are the leverages of statsmodels'
-    `GLMResults.get_hat_matrix_diag` and, for squares, of its OLS and WLS; R's `hatvalues` has the expected curvatures
-    instead, which differ if the link is not canonical.
-    """
-    inverse = np.zeros((len(node.point),) * 2)
-    inverse[np.ix_(node.free, node.free)] = factor.T
-    curvatures = rows.family.curvatures(rows.y, rows.predictors(node.point[None])[0])
-    out: Vector = rows.weight * np.where(rows.weight > 0, curvatures, 0.0) * rows.lengths(inverse) ** 2
-    return out
 
 
 def null_point(statistics: FitStatistics) -> Vector | None:
@@ -193,28 +185,6 @@ def _own_misfit(node: NodeEnd, gradient: Vector) -> Vector:
     kept = values > FLAT * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, dtype=bool)
     pulls = (gradient[free] / node.units / size) @ vectors[:, kept]
     return np.array([float((pulls**2 / values[kept]).sum()), float(kept.sum())])
-
-
-def _family_fields(node: NodeEnd, rows: RowLikelihood) -> dict[str, Vector]:
-    """Return the fields of the first total that only models of a family have."""
-    family, used = rows.family, rows.weight > 0
-    y, weight = rows.y[used], rows.weight[used]
-    mu = family.mean(rows.predictors(node.point[None])[0][used])
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        squares = (y - mu) ** 2 / family.variance(mu)
-    fields = {
-        "targets": np.array([weight @ y, weight @ y**2]),
-        "pearson": _finite_sum(weight * squares),
-    }
-    if not family.canonical:
-        fields["information"] = node.triangle(rows.information(node.point))
-    return fields
-
-
-def _finite_sum(values: Vector) -> Vector:
-    """Return [sum of the finite values, number of the others], because totals are of finite numbers."""
-    finite = np.isfinite(values)
-    return np.array([values[finite].sum(), float((~finite).sum())])
 
 
 def cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from glmesh.core.totals import Sums
-from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.cone import kind
 from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
@@ -143,15 +142,14 @@ class LikelihoodRound:
     @property
     def has_edge(self) -> bool:
         """Return whether the link has an edge, beyond which a row has no mean."""
-        family = self.block.loss
-        return isinstance(family, Family) and not family.inside(np.array([-1.0, 1.0])).all()
+        family = self.block.loss.as_family
+        return family is not None and not family.inside(np.array([-1.0, 1.0])).all()
 
     def fitted(self) -> FittedModel:
         """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""
         state, block = self.state, self.block
         d, outputs = len(self.penalty.scale), block.loss.n_outputs
         aliased = np.isin(np.arange(d), [] if state.aliased is None else state.aliased)
-        family = block.loss if isinstance(block.loss, Family) else None
         decrement, R = (0.0, None) if state.proof is None else state.proof.tolist()
         return FittedModel(
             names=term_names([f"x{j}" for j in range(d // outputs - 1)], range(outputs) if outputs > 1 else ()),
@@ -159,7 +157,7 @@ class LikelihoodRound:
             held=~np.isin(np.arange(d), self.penalty.movable),
             aliased=aliased,
             model=block.loss.name,
-            family=family,
+            family=block.loss.as_family,
             outputs=outputs,
             concordance=R,
             decrement=decrement,
