@@ -220,8 +220,7 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     from glmesh.federation.config.formulas import check_formula
     from glmesh.federation.node.forecast import method_for_columns
 
-    if options.formula and options.family == COX and not (options.time or options.event):
-        options.time, options.event = Formula.parse(options.formula).survival or (None, None)
+    options = _with_times(options)
     common = {
         **(_family_keys(options) if options.family else _loss_keys(options)),
         "l1_ratio": options.l1_ratio,
@@ -244,11 +243,7 @@ def _problem_part(options: Namespace) -> "ProblemPart":
         method, why = method_for_columns(problem, options.topology, options.gone or "", options.refused)
         print(why, end="\n" if why else "")
         problem = replace(problem, method=method)
-    has_one = problem.by_totals and problem.family != COX
-    if options.formula and problem.family != COX:
-        has_one = Formula.parse(options.formula).has_intercept
-    fits = has_one if options.intercept is None else options.intercept
-    problem = replace(problem, fit_intercept=fits)
+    problem = replace(problem, fit_intercept=_fits_intercept(options, problem))
     check_formula(problem, None)
     _check_gone(options.gone, by_totals=problem.by_totals)
     try:
@@ -256,6 +251,29 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     except UnsuitablePair as error:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     check_folds(problem)
+    _check_split(options)
+    return problem
+
+
+def _with_times(options: Namespace) -> Namespace:
+    """Return the options with the columns of times and events that the formula of a Cox model names."""
+    if not options.formula or options.family != COX or options.time or options.event:
+        return options
+    time, event = Formula.parse(options.formula).survival or (None, None)
+    return Namespace(**vars(options) | {"time": time, "event": event})
+
+
+def _fits_intercept(options: Namespace, problem: "ProblemPart") -> bool:
+    """Return whether the problem has an intercept: as its option says, else as the formula or the kind has it."""
+    if options.intercept is not None:
+        return bool(options.intercept)
+    if options.formula and problem.family != COX:
+        return Formula.parse(options.formula).has_intercept
+    return problem.by_totals and problem.family != COX
+
+
+def _check_split(options: Namespace) -> None:
+    """Raise InvalidInput for --aligned or --gone freeze with the split that it does not go with."""
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
     if options.gone == "freeze" and options.split == "samples":
@@ -263,7 +281,6 @@ def _problem_part(options: Namespace) -> "ProblemPart":
             "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
             "split by samples write --gone reset"
         )
-    return problem
 
 
 def _loss_keys(options: Namespace) -> dict[str, Any]:
@@ -347,17 +364,9 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
     from glmesh.files.data_files import read_table
 
     if options.like is None:
-        if options.target or options.ids or options.sample_weight or options.levels or options.index_base != "auto":
-            raise InvalidInput(
-                "--target, --ids, --sample-weight, --levels and --index-base of `init` are about the file of --like; "
-                "name it"
-            )
+        _refuse_without_like(options)
         return None
-    formula = Formula.parse(options.formula) if options.formula else None
-    if formula and options.target not in (None, formula.targets[0]):
-        raise InvalidInput(
-            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
-        )
+    formula = _formula_of(options)
     table = read_table(
         options.like,
         target=formula.targets[0] if formula else problem.time or options.target,
@@ -373,11 +382,7 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
     )
     if classifies and (len(contract.labels) != 2 if two else len(contract.labels) < 2):
-        raise InvalidInput(
-            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.name} loss needs two"
-            f"{'' if two else ' or more'}; give --like a file that has {'both' if two else 'all'}, or leave it out: "
-            "then sites agree when they meet"
-        )
+        raise _other_labels(options.like, contract, problem, two=two)
     if formula:
         contract = with_kinds(contract, table)
         contract = with_levels(contract, table, formula) if options.levels else contract
@@ -385,14 +390,47 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
         raise InvalidInput("--levels goes with --formula, whose categories have levels")
     check_contract(problem, contract)
     fit(coded(table, contract), contract)  # the file must keep its own contract: no other text, no doubled name
+    _tell_contract(options.like, contract)
+    return contract
+
+
+def _formula_of(options: Namespace) -> Formula | None:
+    """Return the formula of --formula, None without one; raise InvalidInput if --target names another response."""
+    formula = Formula.parse(options.formula) if options.formula else None
+    if formula and options.target not in (None, formula.targets[0]):
+        raise InvalidInput(
+            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
+        )
+    return formula
+
+
+def _refuse_without_like(options: Namespace) -> None:
+    """Raise InvalidInput for options on the file of --like, which is not given."""
+    if options.target or options.ids or options.sample_weight or options.levels or options.index_base != "auto":
+        raise InvalidInput(
+            "--target, --ids, --sample-weight, --levels and --index-base of `init` are about the file of --like; "
+            "name it"
+        )
+
+
+def _other_labels(where: str, contract: "Contract", problem: "ProblemPart", *, two: bool) -> InvalidInput:
+    """Return the InvalidInput for a file `where` with too few or too many labels; `two`: the loss takes just two."""
+    return InvalidInput(
+        f"{where}: has the labels {spoken(contract.labels)}, and the {problem.name} loss needs two"
+        f"{'' if two else ' or more'}; give --like a file that has {'both' if two else 'all'}, or leave it out: "
+        "then sites agree when they meet"
+    )
+
+
+def _tell_contract(where: str, contract: "Contract") -> None:
+    """Print what the file `where` says of target, columns, labels and levels."""
     how = listed(contract.names) if contract.names else "every site has its own"
-    print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")
+    print(f"{where}: target {contract.target or 'in the last column'}, columns: {how}")
     if contract.labels:
-        print(f"{options.like}: labels {spoken(contract.labels)}")
+        print(f"{where}: labels {spoken(contract.labels)}")
     for column in contract.columns:
         if column.levels:
-            print(f"{options.like}: levels of {column.name}, the first is the reference: {spoken(column.levels)}")
-    return contract
+            print(f"{where}: levels of {column.name}, the first is the reference: {spoken(column.levels)}")
 
 
 def _add(options: Namespace) -> int:

@@ -99,13 +99,21 @@ def choose(options: Namespace) -> ModelChoice:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
         return ModelChoice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
-    if totals and options.acceleration == "newton" and options.split == "auto":
-        return ModelChoice(loss, penalty, ("samples",), "as --acceleration newton needs it", totals=True)
-    if len(splits) == 1 and options.split == "auto":
-        return ModelChoice(
-            loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
-        )
-    return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    made = ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    return made if options.split != "auto" else _of_auto(made, totals and options.acceleration == "newton", splits)
+
+
+def _of_auto(usual: ModelChoice, newton: bool, splits: tuple[Split, ...]) -> ModelChoice:
+    """Return the `usual` choice, or that by samples if Newton's method was asked for, or that of the only split.
+
+    `splits` are those that loss and penalty allow.
+    """
+    if newton:
+        return replace(usual, splits=("samples",), only="as --acceleration newton needs it", totals=True)
+    if len(splits) == 1:
+        why = f"the only one for {usual.loss.name} loss, {usual.penalty} penalty and this alpha"
+        return replace(usual, only=why, totals=False)
+    return usual
 
 
 def _family(options: Namespace) -> ModelChoice:

@@ -120,12 +120,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
         data frames go by name. `numeric`: y must be numbers, not labels.
         """
         self._forget_design()
-        if not hasattr(parts, "__len__") or not len(parts):
-            what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
-            raise InvalidData(f"parts {what}: give one (X, y) per node")
-        checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
-        if not any(len(y) for (_, y, _), _ in checked):
-            raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
+        checked = _checked_parts(parts, numeric=numeric)
         objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
         split = self._split_of_parts(objective)
         check_rows(parts, split)
@@ -360,6 +355,19 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
                 [r.without_data() for r in results] if isinstance(results, list) else results.without_data()
             )
         return state
+
+
+def _checked_parts(
+    parts: Sequence[tuple[Data, ...]], *, numeric: bool
+) -> list[tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]]:
+    """Return what `_checked_part` does of each node's data; raise InvalidData if there is no part, or no row."""
+    if not hasattr(parts, "__len__") or not len(parts):
+        what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
+        raise InvalidData(f"parts {what}: give one (X, y) per node")
+    checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
+    if not any(len(y) for (_, y, _), _ in checked):
+        raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
+    return checked
 
 
 def _checked_part(

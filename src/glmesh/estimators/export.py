@@ -171,22 +171,7 @@ def load_model(path: str | PathLike[str]) -> Any:
             f"{path}: holds the coefficients of one site's columns only, of a federation that is split by features; "
             "all sites predict together with `glmesh predict MODEL DATA --node NODE.toml`"
         )
-    general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
-    kind = _CLASSES.get(str(model.info.get("estimator")), general)
-    params = json.loads(str(model.info.get("params", "{}")))
-    if kind is general and "params" not in model.info:
-        named = model.penalty in ("l1", "l2", "elasticnet")
-        chosen = {"loss": model.loss} if model.family is None else {"family": model.family}
-        chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
-        params = chosen | {"alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
-        if model.penalty == "elasticnet":
-            params["l1_ratio"] = model.l1_ratio
-    elif kind is GLMRegressor and model.family is not None:
-        params |= {"family": model.family, "link": None}
-    if kind is LogisticRegression and model.loss != Softmax.name:  # older files do not say how classes were fitted
-        params.setdefault("multi_class", "ovr" if model.coef.ndim == 2 else "multinomial")
-    known = {name: value for name, value in params.items() if name in kind._get_param_names()}
-    estimator: NetworkEstimator = kind(**known)
+    estimator = _unfitted(model)
     estimator.n_features_in_ = model.coef.shape[-1]
     if model.contract is not None and model.names is not None:
         estimator.feature_names_in_ = np.array(model.names, dtype=object)
@@ -203,6 +188,33 @@ def load_model(path: str | PathLike[str]) -> Any:
     if "rows_left_out" in model.info:
         estimator.rows_, estimator.rows_left_out_ = int(model.info["rows"]), int(model.info["rows_left_out"])
     return estimator
+
+
+def _unfitted(model: model_files.Model) -> Any:
+    """Return an estimator that is not fitted yet, of the class and with the parameters that a model file names."""
+    general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
+    kind = _CLASSES.get(str(model.info.get("estimator")), general)
+    params = json.loads(str(model.info.get("params", "{}")))
+    if kind is general and "params" not in model.info:
+        params = _general_parameters(model)
+    elif kind is GLMRegressor and model.family is not None:
+        params |= {"family": model.family, "link": None}
+    if kind is LogisticRegression and model.loss != Softmax.name:  # older files do not say how classes were fitted
+        params.setdefault("multi_class", "ovr" if model.coef.ndim == 2 else "multinomial")
+    known = {name: value for name, value in params.items() if name in kind._get_param_names()}
+    return kind(**known)
+
+
+def _general_parameters(model: model_files.Model) -> dict[str, Any]:
+    """Return the parameters of a GLMRegressor or GLMClassifier for a model file that names no estimator."""
+    chosen: dict[str, Any] = {"loss": model.loss} if model.family is None else {"family": model.family}
+    chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
+    params = chosen | {"alpha": model.alpha}
+    if model.penalty in ("l1", "l2", "elasticnet"):
+        params["penalty"] = model.penalty
+    if model.penalty == "elasticnet":
+        params["l1_ratio"] = model.l1_ratio
+    return params
 
 
 def to_sklearn(estimator: Any) -> Any:

@@ -238,6 +238,21 @@ def _check_nested(smaller: FitStatistics, larger: FitStatistics) -> None:
             f"the models are {small.family or small.model} and {large.family or large.model}; the likelihood ratio is "
             "for two fits of the same family and link"
         )
+    _check_rows(smaller, larger)
+    inner, outer = ({n for n, free in zip(f.names, f.free, strict=True) if free} for f in (small, large))
+    if not inner < outer:
+        what = f"{', '.join(sorted(inner - outer))} is in the smaller model only" if inner - outer else "they are equal"
+        raise UnsuitablePair(f"the models are not nested: {what}; the larger one must have all terms of the smaller")
+    rises = smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300)
+    if rises and not larger.shape_is_estimated:
+        raise UnsuitablePair(
+            f"the smaller model has the smaller deviance, {smaller.deviance:g} against {larger.deviance:g}: terms of "
+            "one name are different columns in the two fits, so the models are not nested"
+        )
+
+
+def _check_rows(smaller: FitStatistics, larger: FitStatistics) -> None:
+    """Raise UnsuitablePair if sums of weights, targets or null deviances say that two fits are not on the same rows."""
     sums = [
         np.array([one.n, one.weight, *one.targets, np.nan if one.shape_is_estimated else one.null_loss])
         for one in (smaller, larger)
@@ -249,14 +264,4 @@ def _check_nested(smaller: FitStatistics, larger: FitStatistics) -> None:
         raise UnsuitablePair(
             f"the fits are not on the same rows: their {differs} is {sums[0][i]:g} and {sums[1][i]:g}; fit both on the "
             "same rows (missing values drop a row from both), weights and offset"
-        )
-    inner, outer = ({n for n, free in zip(f.names, f.free, strict=True) if free} for f in (small, large))
-    if not inner < outer:
-        what = f"{', '.join(sorted(inner - outer))} is in the smaller model only" if inner - outer else "they are equal"
-        raise UnsuitablePair(f"the models are not nested: {what}; the larger one must have all terms of the smaller")
-    rises = smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300)
-    if rises and not larger.shape_is_estimated:
-        raise UnsuitablePair(
-            f"the smaller model has the smaller deviance, {smaller.deviance:g} against {larger.deviance:g}: terms of "
-            "one name are different columns in the two fits, so the models are not nested"
         )

@@ -22,15 +22,11 @@ from glmesh.functions import Family, Loss, Separable, Smooth, Softmax
 from glmesh.linalg import Columns
 from glmesh.problem.named import (
     Names,
-    check_labels,
-    check_rows,
-    in_order,
-    named_matrix,
     refuse_permuted,
-    target_name,
 )
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
+from glmesh.problem.parts import data_of_nodes
 from glmesh.problem.spec import ProblemSpec, Split, loss_of
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
@@ -248,25 +244,7 @@ class Problem:
         """
         targets = [part[1] for part in parts if isinstance(part, tuple | list) and len(part) in (2, 3)]
         spec = ProblemSpec.of(loss_of(loss, family, link, targets), penalty, alpha, l1_ratio, split, fit_intercept)
-        _check_parts(parts, spec)
-        check_rows(parts, split)
-        named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
-        named = in_order(named, [target_name(part[1]) for part in parts], split)
-        if offsets is not None:
-            if len(offsets) != len(parts):
-                raise InvalidInput(f"{len(offsets)} offsets for {len(parts)} nodes; give one per node")
-            both = zip(named, offsets, strict=True)
-            named = [_behind(names, with_offset(X, own, f"X of node {k}")) for k, ((X, names), own) in enumerate(both)]
-            spec = hold_offset(spec, named[0][0].shape[1])
-        checked = [
-            NodeData(spec, X, part[1], part[2] if len(part) == 3 else None, f" of node {k}", names)
-            for k, (part, (X, names)) in enumerate(zip(parts, named, strict=True))
-        ]
-        if spec.loss.classifies and split == "samples":
-            check_labels([np.unique(part.y) for part in checked], "code the labels alike in all parts: two in all")
-        if not any(part.m for part in checked) or not any(part.p for part in checked):
-            raise InvalidData(f"all {len(checked)} parts are empty")
-        return Problem(spec, checked, pooled=False)
+        return Problem(*data_of_nodes(parts, spec, offsets), pooled=False)
 
     def check(self) -> None:
         """Raise InvalidData or InvalidInput if the nodes' data and the penalty do not make one problem together."""
@@ -584,22 +562,3 @@ class Problem:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
         spec = self.spec
         return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"
-
-
-def _behind(names: Names, extended: tuple[Data, Names]) -> tuple[Data, Names]:
-    """Return (matrix, names of its columns) of a matrix that `with_offset` has extended; `names` are those before."""
-    return extended[0], None if names is None else (*names, OFFSET)
-
-
-def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
-    """Raise InvalidData unless there is a part, and each of `parts` is (X, y) or (X, y, weights).
-
-    Raise InvalidInput if each node has a penalty of its own, but there are not as many penalties as parts.
-    """
-    if not len(parts):
-        raise InvalidData("parts is empty: give one (X, y) per node")
-    if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
-        raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
-    for k, part in enumerate(parts):
-        if not isinstance(part, tuple | list) or len(part) not in (2, 3):
-            raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

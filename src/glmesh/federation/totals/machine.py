@@ -396,9 +396,7 @@ class Machine:
         own = self.agreement.asking
         if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
             return
-        statuses = self.agreement.statuses
-        requests = {one: statuses[one].asking for one in view.ids if one in statuses}
-        same = {k: one for k, one in requests.items() if one and (one.view, one.number) == (own.view, own.number)}
+        same = self._requests_for(view, own)
         later = [one.attempt for one in same.values() if one.attempt > own.attempt]
         unequal = any(one.attempt == own.attempt and one.request != own.request for one in same.values())
         if not later and not unequal:
@@ -409,8 +407,20 @@ class Machine:
             self._attempt = attempt
             return
         theirs = same.get(lowest)
-        if theirs is None or theirs.attempt < own.attempt:
-            return
+        if theirs is not None and theirs.attempt >= own.attempt:
+            self._follow_lowest(lowest, own, theirs, attempt)
+
+    def _requests_for(self, view: View, own: Asking) -> dict[int, Asking]:
+        """Return {member: what it asks for} of the members of a view that ask for the total that the site asks for."""
+        statuses = self.agreement.statuses
+        requests = {one: statuses[one].asking for one in view.ids if one in statuses}
+        return {k: one for k, one in requests.items() if one and (one.view, one.number) == (own.view, own.number)}
+
+    def _follow_lowest(self, lowest: int, own: Asking, theirs: Asking, attempt: int) -> None:
+        """Do as the member with the lowest id does, whose request for the total is `theirs`, against the site's `own`.
+
+        The attempt is raised if they are equal; else `conflict` has the other request, once it is known.
+        """
         if theirs.request == own.request:
             self._attempt = attempt
         elif theirs.request in self._requests:

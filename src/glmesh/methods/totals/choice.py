@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
-from glmesh.functions import Loss, Separable
+from glmesh.functions import Loss, Separable, Table
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.likelihood.method import MaximumLikelihood
@@ -44,10 +44,15 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int, n_rows
         if n_coefficients <= MOST_COEFFICIENTS or int(plain.sum()) <= WIDE:
             return ProximalNewton()
         return LimitedMemory() if ridge else None
+    return InteriorPoint() if n_coefficients <= MAX_COLUMNS and _has_interior(loss, table) else None
+
+
+def _has_interior(loss: Loss, table: Table) -> bool:
+    """Return whether the interior-point method takes a loss with kinks and a penalty, as `method_on_totals` says."""
     try:
         kinks = Kinks.of(loss)
     except UnsuitablePair:
-        return None
+        return False
     bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
     penalised = kinks.growth > 0 or bool(((table.l1 > 0) | (table.l2 > 0)).all())
-    return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
+    return penalised and not bounded

@@ -44,8 +44,9 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
     own = [first_fields(node) for node in nodes]
-    late = [{"HC0": one.pop("HC0")} for one in own] if block.discretion is not None else [{} for _ in own]
+    late: list[dict[str, Vector]] = [{} for _ in own]
     if block.discretion is not None:
+        late = [{"HC0": one.pop("HC0")} for one in own]
         both = zip(own, nodes, strict=True)
         own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
     first = yield Total(_stacked(own), at=at)
@@ -59,12 +60,17 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
     parts = [second_fields(node, statistics, null) | one for node, one in zip(nodes, late, strict=True)]
     if block.discretion is not None:
-        left_out = {name for name, against in zip(SANDWICHES, first["objections"][1:], strict=True) if against > 0}
-        parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
+        parts = _without_objected(parts, first["objections"][1:])
     if not any(parts):
         return statistics
     second = yield Total(_stacked(parts), at=at)
     return statistics.with_second(second, scale)
+
+
+def _without_objected(parts: list[dict[str, Vector]], objections: Vector) -> list[dict[str, Vector]]:
+    """Return the nodes' fields without those of SANDWICHES to which a site objects: `objections`, shape (3,), count."""
+    left_out = {name for name, against in zip(SANDWICHES, objections, strict=True) if against > 0}
+    return [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
 
 
 def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vector:

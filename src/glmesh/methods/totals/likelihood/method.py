@@ -121,19 +121,24 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             counted = block.discretion is None
             sentence = no_maximum(state.separation, names, kind(block.loss), counted=counted)
             told.append(sentence[0].upper() + sentence[1:] + ".")
-        if state.failure == NO_PROGRESS and (
-            state.kept_back or (block.discretion is not None and not block.discretion.asks_cones)
-        ):
-            told.append(UNDECIDED)
-        off = self.standard_errors_off(block, state)
-        if state.failure == NO_PROGRESS and np.isfinite(off):
-            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
+        if state.failure == NO_PROGRESS:
+            told += self._where_it_ended(block, state)
         if state.failure == NO_SHAPE:
             told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
         return " ".join(told)
+
+    def _where_it_ended(self, block: Rows, state: LikelihoodState) -> list[str]:
+        """Return sentences on a fit that rounding ended: what sites did not tell, and which tolerance would do."""
+        told = []
+        if state.kept_back or (block.discretion is not None and not block.discretion.asks_cones):
+            told.append(UNDECIDED)
+        off = self.standard_errors_off(block, state)
+        if np.isfinite(off):
+            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
+        return told
 
     def statistics(self, state: LikelihoodState) -> FitStatistics | None:
         """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""
