@@ -9,6 +9,7 @@ from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions.families import Binomial, Gamma, Gaussian, Poisson
 from glmesh.inference import Inference
 from tests.inference.fits import Table
+from tests.notebooks import html_of
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [2.0, -1.0], [3.0, 0.0], [4.0, 2.0], [5.0, -0.5], [6.0, 1.5], [7.0, 0.2]])
 Y = np.array([1.0, 0.0, 2.0, 3.0, 2.0, 6.0, 9.0, 12.0])
@@ -39,7 +40,7 @@ def test_text_has_header_table_and_proof():
 
 
 def test_html_is_escaped():
-    html = fit().summary()._repr_html_()
+    html = html_of(fit().summary())
     assert "bmi &lt;b&gt;" in html
     assert "<b>" not in html
     assert html.count("<tr>") == 7 + 1 + 3

@@ -13,7 +13,7 @@ from glmesh.contract import Column, Contract
 from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.classification import GLMClassifier, LinearSVC
-from glmesh.estimators.classifier import NetworkClassifier, is_logistic
+from glmesh.estimators.classifier import is_logistic
 from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
 from glmesh.estimators.families import GammaRegressor, PoissonRegressor, TweedieRegressor
 from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
@@ -25,6 +25,7 @@ from glmesh.files import model_files
 from glmesh.formulas.tables import raw_contract
 from glmesh.functions import Loss, Softmax
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
+from glmesh.types import Array
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
@@ -82,18 +83,18 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     ).save(path)
 
 
-def _statistics(estimator: Any) -> FitStatistics | None:
+def _statistics(estimator: NetworkEstimator) -> FitStatistics | None:
     """Return what totals said of an estimator's fit without a penalty; None: nothing."""
     result = getattr(estimator, "result_", None)
     return getattr(estimator, "_statistics", None) if result is None else getattr(result, "statistics", None)
 
 
-def _are_together(estimator: Any) -> bool:
+def _are_together(estimator: NetworkEstimator) -> bool:
     """Return whether the classes of a fitted estimator were fitted together, by the multinomial loss."""
-    return isinstance(estimator, NetworkClassifier) and estimator._are_together
+    return bool(getattr(estimator, "_are_together", False))
 
 
-def _rows(estimator: Any) -> dict[str, int]:
+def _rows(estimator: NetworkEstimator) -> dict[str, int]:
     """Return how many rows a fit by a formula was given, and how many of these it left out; {} without a formula."""
     if not hasattr(estimator, "rows_"):
         return {}
@@ -106,7 +107,7 @@ def _parameters(loss: Loss | str) -> dict[str, Any]:
     return {} if family is None else asdict(family)
 
 
-def _contract(estimator: Any) -> Contract | None:
+def _contract(estimator: NetworkEstimator) -> Contract | None:
     """Return a Contract with the names of features, target and labels that a fitted estimator learned from.
 
     None: it learned from arrays without names.
@@ -190,7 +191,7 @@ def load_model(path: str | PathLike[str]) -> Any:
     return estimator
 
 
-def _unfitted(model: model_files.Model) -> Any:
+def _unfitted(model: model_files.Model) -> NetworkEstimator:
     """Return an estimator that is not fitted yet, of the class and with the parameters that a model file names."""
     general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
     kind = _CLASSES.get(str(model.info.get("estimator")), general)
@@ -253,7 +254,9 @@ def to_sklearn(estimator: Any) -> Any:
     return _fitted(plain, estimator, coef, intercept, classes=estimator.classes_)
 
 
-def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
+def _fitted(
+    plain: Any, estimator: NetworkEstimator, coef: Array, intercept: Array | float, classes: Array | None = None
+) -> Any:
     """Return `plain`, an estimator of scikit-learn's, as a fitted one with the parameters that `estimator` also has.
 
     `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has

@@ -14,7 +14,7 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.frames import SITE, plain
 from glmesh.formulas.tables import response_of
-from glmesh.types import Data, Matrix
+from glmesh.types import Data, Flags, Matrix
 from glmesh.validation import one_of
 
 
@@ -131,7 +131,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
 
     def _responses(
-        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Any]
+        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Flags]
     ) -> tuple[list[Any], tuple[str, ...]]:
         """Return (responses of each frame, the two texts that a regression counts as 0 and 1, or ()).
 

@@ -57,6 +57,11 @@ class Objective:
     intercept_scaling: float = 1.0  # value of the constant feature that a penalised intercept is the coefficient of
     unit: float = 1.0  # the estimator's documented objective divided by this one
 
+    @property
+    def n_classes(self) -> int | None:
+        """Return the number of classes that are fitted together, by the multinomial loss; None for other losses."""
+        return None if isinstance(self.loss, str) or self.loss.name != Softmax.name else self.loss.n_outputs
+
     def options(self) -> dict[str, Any]:
         """Return {loss, penalty, alpha, l1_ratio, fit_intercept}, keyword arguments of `Problem.glm`."""
         return {
@@ -98,10 +103,11 @@ class Objective:
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
         refused = self.splits(n_features, n_samples)
         if split != "auto":
-            reason = refused[split]  # type: ignore[index]
+            named: Split = "samples" if split == "samples" else "features"
+            reason = refused[named]
             if reason is not None:
                 raise reason
-            return split  # type: ignore[return-value]
+            return named
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
@@ -212,7 +218,7 @@ class TrainingData:
             return (int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised"),)
         if self.method(objective) is not None:
             width = self.n_features + int(self.offsets is not None) + int(objective.intercept != "none")
-            return (objective.loss.n_outputs, width) if isinstance(objective.loss, Softmax) else (width,)
+            return (width,) if objective.n_classes is None else (objective.n_classes, width)
         return (sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])),)
 
     @property

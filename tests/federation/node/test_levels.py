@@ -103,7 +103,7 @@ def test_the_texts_of_rare_levels_are_in_no_total_and_counts_are_sums_of_all_sit
     assert sorted(counts[1:][counts[1:] > 0].tolist()) == [4, 16, 23]
     assert len(words) == 2 * levels_module.WORDS
     texts = words.reshape(2, -1) // counts[1:][slots][:, None]
-    assert {levels_module._unpacked(row) for row in texts} == {"a", "b"}
+    assert {levels_module.unpacked(row) for row in texts} == {"a", "b"}
 
 
 def test_rare_levels_are_refused_merged_or_dropped_as_the_file_says() -> None:
@@ -236,8 +236,8 @@ def test_a_federation_file_whose_formula_does_not_go_with_its_other_keys_is_refu
 ) -> None:
     data = Contract("y", (Column("age"), Column("ward", "category"), Column("unused")))
     with pytest.raises(InvalidInput, match=says):
-        Federation("f", part(**other), NetworkPart(), (), data)._check_settings()
-    Federation("f", part(), NetworkPart(), (), data)._check_settings()
+        Federation("f", part(**other), NetworkPart(), (), data).check_settings()
+    Federation("f", part(), NetworkPart(), (), data).check_settings()
 
 
 def test_a_contract_with_levels_survives_its_file(tmp_path: Path) -> None:
@@ -414,4 +414,4 @@ def test_a_formula_goes_with_cox_whose_times_and_events_it_names(tmp_path: Path)
     assert np.max(np.abs(model.coef - wanted.params) / wanted.bse) <= 1e-6
     keys = {"family": "cox", "time": "days", "event": "died", "formula": "days ~ age", "fit_intercept": False}
     with pytest.raises(InvalidInput, match=r"needs Surv\(days, died\) on the left side"):
-        Federation("f", part(**keys), NetworkPart(), ())._check_settings()
+        Federation("f", part(**keys), NetworkPart(), ()).check_settings()

@@ -185,7 +185,7 @@ class Federation:
 
     def check(self) -> None:
         """Raise an error, which says what would do, if sites cannot train by this file."""
-        self._check_settings()
+        self.check_settings()
         self._check_members()
         if self.by_columns:
             self.check_columns()
@@ -196,7 +196,7 @@ class Federation:
         if mixing_module.among(self.mixing, present).consensus_gap <= 0:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         """Raise InvalidInput or UnsuitablePair if a value in [problem], [network] or [data] is not allowed."""
         part, network = self.problem, self.network
         part.model()

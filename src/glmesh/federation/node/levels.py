@@ -170,7 +170,7 @@ class SiteFrame:
             times = counts[slot]
             if (row % times).any():
                 return None
-            level = _unpacked(row // times)
+            level = unpacked(row // times)
             if level is None or self._slot(name, level, attempt) != slot:
                 return None
             found[level] = int(times)
@@ -319,7 +319,7 @@ def _packed(level: str) -> Unsigned:
     return np.frombuffer(whole, dtype="<u4").astype(np.uint64)
 
 
-def _unpacked(words: Unsigned) -> str | None:
+def unpacked(words: Unsigned) -> str | None:
     """Return the text that `_packed` made numbers of; None if these are of no text."""
     if (words >= 1 << 32).any():
         return None

@@ -34,7 +34,7 @@ from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.cross_validation import rows_of_folds
 from glmesh.methods.totals.likelihood.outputs import balanced_rows
 from glmesh.methods.totals.likelihood.state import LikelihoodState
-from glmesh.methods.totals.likelihood.statistics import FitStatistics, term_names
+from glmesh.methods.totals.likelihood.statistics import term_names
 from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.types import Vector
@@ -151,7 +151,7 @@ class _Fit:
         coef = np.zeros((len(rows), self._width))
         coef[:, [k for k in range(self._width) if k not in self._dropped]] = rows[:, :-1]
         statistics = method.statistics(state)
-        if isinstance(statistics, FitStatistics):
+        if statistics is not None:
             classes = program.labels if len(rows) > 1 else ()
             names = term_names(block.names or (), [_spoken(one) for one in classes])
             statistics = replace(statistics, fitted=replace(statistics.fitted, names=names))
@@ -168,7 +168,7 @@ class _Fit:
             remark=method.remark(block, state),
             dropped=tuple(self._dropped),
             curve=getattr(state, "curve", None),
-            statistics=statistics if isinstance(statistics, FitStatistics) else None,
+            statistics=statistics,
             design=None if self._agreement is None else self._agreement.design,
             said=() if self._agreement is None else self._agreement.said,
             left_out=self._left_out,

@@ -14,7 +14,6 @@ from glmesh.federation.config.site import SiteRules
 from glmesh.federation.totals import Refusal
 from glmesh.methods import Rows
 from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, kind
-from glmesh.methods.totals.likelihood.cox import CoxLikelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.types import Flags, SampleMatrix, Vector
 
@@ -175,8 +174,7 @@ def n_coefficients(block: Rows) -> int:
 
 def n_rows(block: Rows) -> int:
     """Return the number of the site's rows; of a Cox model with events those that are at risk at one of them."""
-    likelihood = block.likelihoods[0] if block.loss.compares_rows else None
-    at_risk = likelihood.risks.n if isinstance(likelihood, CoxLikelihood) else 0
+    at_risk = block.likelihoods[0].rows_at_risk if block.loss.compares_rows else 0
     return at_risk or len(block.y[0])
 
 

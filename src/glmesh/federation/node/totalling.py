@@ -38,7 +38,7 @@ from glmesh.problem import DataSummary, NodeData
 _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 _POLL = 0.2  # [s] longest sleep
 _LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
-_TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
+TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
 _PASSED_ON = "another site refuses"  # reason of a node that ends because it has learned of a refusal
 _OTHER_ROWS = (
     "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
@@ -167,7 +167,7 @@ class Totalling:
             now = time.monotonic()
             if self.machine.is_final:
                 return self._finish(record)
-            if (ending := self._ends_early(now)) is not None:
+            if (ending := self.ends_early(now)) is not None:
                 return ending
             if now >= looked + 0.5:
                 looked = now
@@ -288,7 +288,7 @@ class Totalling:
             limits.append(self.info.gone_after)
         self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
 
-    def _ends_early(self, now: float) -> Ending | None:
+    def ends_early(self, now: float) -> Ending | None:
         """Return the Ending of a run that ends without a model; None if the run goes on.
 
         Raise Mismatch if a site refuses, InvalidInput if another process of this node has taken over. `now` is in
@@ -362,7 +362,7 @@ class Totalling:
         """Go on exchanging messages until all neighbours have confirmed that they know of a refusal.
 
         A neighbour that ends for it confirms it by refusing too: it is waited for _LINGER seconds at most. Neighbours
-        that may go on without the sites that refuse do not confirm, so they are told for _TELL seconds. After that the
+        that may go on without the sites that refuse do not confirm, so they are told for TELL seconds. After that the
         memory of views and totals is written to disk.
         """
         began, seconds = time.monotonic(), _LINGER
@@ -372,7 +372,7 @@ class Totalling:
             refusals = self.machine.refusals
             if neighbours <= refusals.keys():
                 break
-            seconds = _LINGER if self._ends_all(refusals) else _TELL
+            seconds = _LINGER if self._ends_all(refusals) else TELL
         self._neighbourhood.links.flush(1.0)
         self._save()
 

@@ -159,7 +159,8 @@ class CrossValidationState(TotalState):
     """
 
     start: Shared[Any] = None  # (w (p,), intercept) at which every problem begins
-    exponents: Shared[Any] = None  # (d,) exponents of the columns' norms; None: problems agree on them themselves
+    # (d,) exponents of the columns' norms; None: problems agree on them themselves
+    exponents: Shared[Indices | None] = None
     shares: Shared[Any] = None  # (F,) part of the rows' weight that each fold learns from; None: not known yet
     weights: Shared[Any] = None  # (n,) weights, descending; None: not computed yet
     begun: Shared[int] = 0  # weights of which the problems are under way, or done

@@ -22,6 +22,7 @@ from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
@@ -140,7 +141,7 @@ class TotalMethod(ABC, Generic[StateT]):
         """Return by how many standard errors a coefficient may be off at most; NaN, as here: there are none."""
         return float("nan")
 
-    def statistics(self, state: StateT) -> object | None:
+    def statistics(self, state: StateT) -> FitStatistics | None:
         """Return what totals at the end of a fit say, a `FitStatistics`; None, as here: nothing."""
         return None
 
@@ -361,7 +362,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         return self.method.standard_errors_off(self.blocks[0], self.states[0])
 
     @property
-    def statistics(self) -> object | None:
+    def statistics(self) -> FitStatistics | None:
         """Return what totals at the end of a fit say, a `FitStatistics`; None: nothing."""
         return self.method.statistics(self.states[0])
 

@@ -96,7 +96,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
 
     def rescale(self, state: LikelihoodState, exponents: Indices) -> None:
         """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,)."""
-        state.scale = scales(exponents)
+        state.rescale(scales(exponents))
 
     def distance(self, state: LikelihoodState) -> float:
         """Return the bound of the distance to the optimum that self-concordance proves; infinite: none yet."""
@@ -172,8 +172,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         apart, size = (float(one[columns] @ bend @ one[columns]) for one in (other - there, there))
         point, change = at[:d].copy(), at[d : 2 * d].copy()
         if model is not None and step is not None and np.array_equal(model.point, query.point):
-            state.model, state.step = replace(model, point=point), replace(step, change=change)
-        state.query = replace(query, point=point, step=change)
+            model, step = replace(model, point=point), replace(step, change=change)
+        state.ask(replace(query, point=point, step=change), model, step)
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
     def stages(self, block: Rows, state: LikelihoodState) -> Iterator[Callable[[], AnyRounds]]:
@@ -205,7 +205,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
 
     def _agree_on_scales(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Set the powers of two that columns are divided by, from the largest norms of all nodes."""
-        state.scale = scales((yield Largest(column_exponents(block))))
+        state.rescale(scales((yield Largest(column_exponents(block)))))
 
     def _find_null_model(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the total that tells the null model, and go there, or to the drawn start beside it."""
@@ -217,7 +217,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """Yield the total at the trial point, and choose the next trial point."""
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
-        state.visited = rounds.visits(query)
+        state.visit(rounds.visits(query))
         question = rounds.question(query)
         if question is not None and state.withheld:
             question = question.without_search
@@ -248,9 +248,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if wanted:
             largest = yield Largest(np.hstack(list(wanted.values())))
             found = dict(zip(wanted, largest.tolist(), strict=True))
-        state.bound = bound_of(found["level"]) if "level" in found else np.inf
-        state.withheld, state.far = found.get("objects", 0) > 0, found.get("far", 0) > 0
-        state.kept_back |= state.withheld
+        bound = bound_of(found["level"]) if "level" in found else np.inf
+        state.look_ahead(bound, withheld=found.get("objects", 0) > 0, far=found.get("far", 0) > 0)
 
     def _close(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the totals at the end of a fit, from which inference is made."""
@@ -261,7 +260,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         noise = rounds.last_step()
         statistics = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
         if statistics is not None:
-            state.statistics = replace(rounds.close(statistics, noise), shape_error=state.shape_error)
+            state.close(rounds.close(statistics, noise))
 
     def _search_shape(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the total that a step of the shape needs, where the coefficients are nearly fitted, and take the step.
@@ -271,4 +270,4 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         assert state.scale is not None
         if not state.failure:
             yield from shape_step(block, state, ScaledPenalty.of(block, state.scale))
-        state.finished = False
+        state.go_on()

@@ -83,11 +83,11 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
         there[model.columns] -= back[:, 0] + back[:, 1] * dt
     _go(state, penalty, there, float(np.exp(np.log(state.shape) + dt)))
     if own > 0 and abs(dt) * np.sqrt(own) <= LAST_STEP:
-        state.shape_error = state.shape / float(np.sqrt(own))
+        state.end_shape(state.shape / float(np.sqrt(own)))
     elif state.shape > LARGEST:
-        state.failure = NO_SHAPE
+        state.fail(NO_SHAPE)
     elif state.shape_steps >= MOST_STEPS:
-        state.failure = "rounding"
+        state.fail("rounding")
 
 
 def _go(state: LikelihoodState, penalty: ScaledPenalty, there: Vector, shape: float) -> None:

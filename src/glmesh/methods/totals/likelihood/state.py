@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,3 +67,36 @@ class LikelihoodState:
     shape_steps: Shared[int] = 0  # steps of the shape so far
     shape_error: Shared[float] = np.nan  # standard error of the shape; NaN: it has not come to rest, or is known
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding
+
+    def rescale(self, scale: Vector) -> None:
+        """Set the powers of two that columns are divided by, shape (d,)."""
+        self.scale = scale
+
+    def visit(self, visited: Vector) -> None:
+        """Keep how many nonzeros each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
+    def ask(self, query: LikelihoodQuery, model: NewtonModel | None, step: NewtonStep | None) -> None:
+        """Set what the coming total asks for, what is known at its point, and its step."""
+        self.query, self.model, self.step = query, model, step
+
+    def look_ahead(self, bound: float, *, withheld: bool, far: bool) -> None:
+        """Keep what goes before the coming total: R of all rows, whether a site withholds its answer, or is far."""
+        self.bound, self.withheld, self.far = bound, withheld, far
+        self.kept_back |= withheld
+
+    def close(self, statistics: FitStatistics) -> None:
+        """Keep what the totals at the end say, with the standard error of the shape."""
+        self.statistics = replace(statistics, shape_error=self.shape_error)
+
+    def go_on(self) -> None:
+        """Say that the fit has not found out all, because the shape is still being searched."""
+        self.finished = False
+
+    def end_shape(self, error: float) -> None:
+        """Say that the shape has come to rest, with the standard `error` of its estimate."""
+        self.shape_error = error
+
+    def fail(self, why: str) -> None:
+        """Say why no more rounds are worth it."""
+        self.failure = why

@@ -36,6 +36,11 @@ class Likelihood(ABC):
     def d(self) -> int:
         """Return the number of coefficients, intercepts included."""
 
+    @property
+    def rows_at_risk(self) -> int:
+        """Return how many rows are compared with others, where a model compares rows; here 0."""
+        return 0
+
     @abstractmethod
     def values(self, points: Matrix) -> Vector:
         """Return the loss at n points, shape (n, d), as an array of shape (n,); infinite outside of its domain."""
