@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from glmesh.errors import GlmeshError
-from glmesh.federation.totals.machine import Conflict, Machine, Question
+from glmesh.federation.totals.bundles import Conflict, Question
+from glmesh.federation.totals.machine import Machine
 from glmesh.types import Unsigned
 
 

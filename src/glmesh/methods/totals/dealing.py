@@ -142,3 +142,26 @@ def _transposed(columns: Columns) -> SampleMatrix:
     """Return a (d, n) matrix stored by columns as one stored by rows, of the same shape: contiguous or CSR."""
     matrix = columns.to_scipy()
     return np.ascontiguousarray(matrix) if columns.dense else matrix.tocsr()
+
+
+def unsuitable(setup: Setup) -> InvalidInput | None:
+    """Return (not raise) the error with which a run on totals is refused, which says what would do; None: it is not.
+
+    Options and penalty decide, not the data.
+    """
+    spec, plan = setup.problem.spec, setup.plan
+    if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
+        return UnsuitablePair(
+            "totals are for one penalty with a term per coefficient (L1, L2, elastic net, boxes), and this one is "
+            "another. Use Cola with another acceleration"
+        )
+    if any(entry.model == "freeze" for entry in plan.leave):
+        return InvalidInput(
+            "a node that leaves takes its rows along where nodes make totals; let the plan say model='reset', or use "
+            "Cola(acceleration='momentum'), which can count a frozen share"
+        )
+    if any(entry.theta is not None for entry in plan.straggler):
+        return InvalidInput("a straggler's theta is for methods with a local solver; give it a delay instead")
+    if any(entry.delay for entry in plan.straggler) and setup.timing is None:
+        return InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
+    return None

@@ -16,11 +16,11 @@ from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, Per
 from glmesh.core.messages import AnyRounds
 from glmesh.core.records import PathSolutions
 from glmesh.core.transport import Unfinished
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput
 from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
-from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
+from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of, unsuitable
 from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.rows import Rows
@@ -496,26 +496,3 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
-
-
-def unsuitable(setup: Setup) -> InvalidInput | None:
-    """Return (not raise) the error with which a run on totals is refused, which says what would do; None: it is not.
-
-    Options and penalty decide, not the data.
-    """
-    spec, plan = setup.problem.spec, setup.plan
-    if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
-        return UnsuitablePair(
-            "totals are for one penalty with a term per coefficient (L1, L2, elastic net, boxes), and this one is "
-            "another. Use Cola with another acceleration"
-        )
-    if any(entry.model == "freeze" for entry in plan.leave):
-        return InvalidInput(
-            "a node that leaves takes its rows along where nodes make totals; let the plan say model='reset', or use "
-            "Cola(acceleration='momentum'), which can count a frozen share"
-        )
-    if any(entry.theta is not None for entry in plan.straggler):
-        return InvalidInput("a straggler's theta is for methods with a local solver; give it a delay instead")
-    if any(entry.delay for entry in plan.straggler) and setup.timing is None:
-        return InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
-    return None
