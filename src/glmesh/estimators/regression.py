@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput
-from glmesh.estimators.families import FamilyRegressor
+from glmesh.estimators.family import FamilyRegressor
 from glmesh.estimators.objective import Intercept, Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.estimators.regressor import NetworkRegressor
 from glmesh.functions import EpsilonInsensitiveLoss, Family, Loss, Separable, SquaredEpsilonInsensitiveLoss, family_of
