@@ -99,11 +99,9 @@ class Objective:
         "auto" any split, is impossible. `stop` matters because without totals there is no certificate for a free
         intercept split by samples.
         """
-        if split not in ("auto", "samples", "features"):
-            raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
+        named = _named_split(split)
         refused = self.splits(n_features, n_samples)
-        if split != "auto":
-            named: Split = "samples" if split == "samples" else "features"
+        if named is not None:
             reason = refused[named]
             if reason is not None:
                 raise reason
@@ -274,3 +272,12 @@ def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
     return np.hstack([X, np.full((X.shape[0], 1), value)])
+
+
+def _named_split(split: str) -> Split | None:
+    """Return the split that the parameter `split` names; None for "auto"; raise InvalidInput for any other text."""
+    if split not in ("auto", "samples", "features"):
+        raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
+    if split == "auto":
+        return None
+    return "samples" if split == "samples" else "features"

@@ -108,7 +108,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
         The state moves to the next point if the sums show that the step was a good one; else it tries another length.
         """
-        state.visited = at_rows.visited(block)
+        state.visit(at_rows.visited(block))
         if state.frame is None:
             told = _of_all(block, lambda k: at_rows.moments(block, k, state))
             self._begin(block, state, (yield Total(_stacked(told), at=state.centre)))
@@ -119,11 +119,11 @@ class InteriorPoint(TotalMethod[InteriorState]):
         fields, rows = at_rows.step_fields(block, state, frame, cap)
         trial = steps.TrialPoint.of(model, state)
         sums = yield Total(fields, like=like, at=trial.point)
-        state.sums = sums
+        state.take(sums)
         try:
             factor = steps.newton_matrix(model, trial, sums)
         except np.linalg.LinAlgError:  # columns so alike, and rows so flat, that rounding is all there is
-            state.failure = "rounding"
+            state.fail("rounding")
             return
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, model, trial, factor)
@@ -158,7 +158,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         if not block.fit_intercept:
             mean, variance = np.zeros(p + 1), second
         elif not state.centre.any() and (HUGE_MEAN**2 * variance < mean**2).any():
-            state.centre = mean
+            state.move_centre(mean)
             return
         deviation = np.where(np.sqrt(variance) <= CONSTANT * np.abs(mean), 0.0, np.sqrt(variance))
         power = np.ldexp(1.0, -np.frexp(deviation[:p])[1])
@@ -211,7 +211,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
                 dual = model.penalty.shrunk(positive + negative)
                 bound = model.penalty.lower_bound(dual) + near.least_product(dual, free)
-                state.bound = max(state.bound, bound)
+                state.raise_bound(bound)
         else:
             for number in candidates:
                 self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))

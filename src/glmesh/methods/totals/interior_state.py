@@ -145,6 +145,26 @@ class InteriorState:
         """Make `dual` the best dual point, also if its lower bound of the optimum, `bound`, is below the last one."""
         self.dual, self.bound = dual, max(0.0, bound)
 
+    def raise_bound(self, bound: float) -> None:
+        """Make `bound` the lower bound of the optimum if it is above the last one."""
+        self.bound = max(self.bound, bound)
+
+    def visit(self, visited: Vector) -> None:
+        """Keep how many nonzeros each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
+    def take(self, sums: Sums) -> None:
+        """Keep the sums of the last total, from which the next one takes its grains."""
+        self.sums = sums
+
+    def move_centre(self, mean: Vector) -> None:
+        """Set the point, shape (p + 1,), about which moments of the columns and of the target are summed."""
+        self.centre = mean
+
+    def fail(self, why: str) -> None:
+        """Say why no more rounds are worth it."""
+        self.failure = why
+
     def set_gap(self, rounding: float) -> None:
         """Set the gap to the objective P less its lower bound, plus what rounding may hide; to 0 where P is 0.
 
