@@ -105,6 +105,11 @@ def test_weights_and_offsets_are_columns() -> None:
         [model.intercept_, *model.coef_], wanted.params[["Intercept", "sex[T.m]", "age"]], rtol=1e-6
     )
     assert model.rows_left_out_ == len(POOLED) - len(whole)
+    rates = glmesh.GLMRegressor.from_formula("visits ~ age + sex", PARTS, family="poisson", exposure="years")
+    wanted = smf.glm("visits ~ age + sex", POOLED, family=sm.families.Poisson(), exposure=POOLED["years"]).fit(
+        tol=1e-13
+    )
+    np.testing.assert_allclose([rates.intercept_, *rates.coef_], wanted.params, rtol=1e-6)
 
 
 def test_a_response_of_two_texts_is_a_label_to_classifiers_and_its_second_level_a_success_to_regressions() -> None:
@@ -150,6 +155,7 @@ def test_the_site_is_a_variable_with_the_names_of_the_tables() -> None:
     ("kind", "formula", "options", "says"),
     [
         ("Ridge", "dose ~ age", {"offset": "years"}, "Ridge has no offset"),
+        ("GLMRegressor", "dose ~ age", {"offset": "years", "exposure": "bmi"}, "exclude each other"),
         ("Ridge", "Surv(time, event) ~ age", {}, "needs a response"),
         ("CoxRegressor", "time ~ age", {}, r"needs Surv\(time, event\)"),
         ("GLMRegressor", "dose ~ bmi", {"missing": "refuse"}, "part 0 has a missing value in row .*, column 'bmi'"),

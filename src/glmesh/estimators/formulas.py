@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
+from glmesh.formulas.expressions import Factor
 from glmesh.formulas.frames import SITE, plain
 from glmesh.formulas.tables import response_of
-from glmesh.types import Data, Flags, Matrix
+from glmesh.types import Data, Flags, Matrix, Vector
 from glmesh.validation import one_of
 
 
@@ -25,11 +26,19 @@ class _Beside:
     sample_weight: str | None
     offset: str | None
     strata: str | None
+    exposure: str | None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names that are there."""
-        return tuple(one for one in (self.sample_weight, self.offset, self.strata) if one is not None)
+        found = (self.sample_weight, self.offset, self.strata, self.exposure)
+        return tuple(one for one in found if one is not None)
+
+    def offsets(self, frame: Frame) -> Vector | None:
+        """Return the offset of each row, or the logarithm of its exposure; None without either."""
+        if self.offset is not None:
+            return frame.numbers(self.offset)
+        return None if self.exposure is None else Factor.parse(f"log(Q({self.exposure!r}))").numbers(frame)
 
 
 class FormulaMixin(BaseEstimator):  # type: ignore[misc]
@@ -48,6 +57,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         *,
         sample_weight: str | None = None,
         offset: str | None = None,
+        exposure: str | None = None,
         strata: str | None = None,
         missing: str = "drop",
         **parameters: Any,
@@ -66,6 +76,8 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             Column with weights of the rows; None: 1.
         offset : str or None, default None
             Column that is added to the linear predictor; only with a family.
+        exposure : str or None, default None
+            Column, > 0, whose logarithm is added to it; `predict` is for an exposure of 1.
         strata : str or None, default None
             Column with the strata of Cox's model, where `data` is one table.
         missing : {"drop", "refuse"}, default "drop"
@@ -100,7 +112,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             )
         if "fit_intercept" in cls._get_param_names():
             estimator.set_params(fit_intercept=made.has_intercept)
-        beside = _Beside(sample_weight, offset, strata)
+        if offset is not None and exposure is not None:
+            raise InvalidInput("offset and exposure exclude each other; exposure='c' is an offset of the log of c")
+        beside = _Beside(sample_weight, offset, strata, exposure)
         estimator._refuse_others(made, beside)
         tables, sites = _tables(data)
         whole = _frames(tables, sites, made, beside)
@@ -125,7 +139,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         if bool(formula.survival) != ("event" in known):
             wanted = "a response: y ~ ..." if formula.survival else "Surv(time, event) ~ ..."
             raise InvalidInput(f"{name} needs {wanted}, got {formula.response!r} on the left side of the formula")
-        if beside.offset is not None and "offset" not in known:
+        if (beside.offset or beside.exposure) is not None and "offset" not in known:
             raise InvalidInput(f"{name} has no offset; take GLMRegressor, PoissonRegressor, ... with a family")
         if beside.strata is not None and "strata" not in known:
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
@@ -162,7 +176,8 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         for frame, own in zip(frames, y, strict=True):
             X = pd.DataFrame(design.matrix(frame), columns=list(design.names))
             target = own if formula.survival else (pd.Series(own, name=formula.response),)
-            more = [None if name is None else frame.numbers(name) for name in (beside.sample_weight, beside.offset)]
+            weight = None if beside.sample_weight is None else frame.numbers(beside.sample_weight)
+            more = [weight, beside.offsets(frame)]
             while more and more[-1] is None:
                 more.pop()
             parts.append((X, *target, *more))

@@ -32,15 +32,18 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
             f"rare_levels must be one of {', '.join(map(repr, RARE))} and missing 'drop' or 'refuse', got "
             f"{part.rare_levels!r} and {part.missing!r}"
         )
-    if part.missing == "drop" and not part.by_totals:
-        raise InvalidInput("missing = 'drop' is for method 'totals'; with gossip take rows with gaps out of the files")
+    by_rows = part.by_totals and part.split == "samples"
+    if part.missing == "drop" and not by_rows:
+        raise InvalidInput(
+            "missing = 'drop' is for sites that hold rows and make totals; else take rows with gaps out of the files"
+        )
     if not part.formula:
         if part.rare_levels != "refuse" or part.reveal_sites:
             raise InvalidInput(
                 "rare_levels and reveal_sites go with a formula; write formula = 'y ~ ...' into [problem]"
             )
         return
-    if not part.by_totals:
+    if not by_rows:
         raise InvalidInput(
             "a formula needs method 'totals', so sites that hold rows; with gossip make the columns in the files"
         )

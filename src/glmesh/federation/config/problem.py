@@ -102,7 +102,8 @@ class ProblemPart:
     @property
     def drops_gaps(self) -> bool:
         """Return whether rows with a missing value are left out; False: a site with such rows is refused."""
-        return self.missing == "drop" or (self.missing == "" and bool(self.formula or self.family))
+        usual = self.split == "samples" and bool(self.formula or self.family)
+        return self.missing == "drop" or (self.missing == "" and usual)
 
     def _require_totals(self, spec: ProblemSpec) -> None:
         """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""
