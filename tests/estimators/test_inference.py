@@ -141,7 +141,7 @@ def test_classes_that_are_fitted_together_have_the_table_of_mnlogit():
     profile = model.conf_int(kind="profile")
     assert (np.abs(profile - model.conf_int()) < 0.2 * errors[:, None]).all()
     binary = glmesh.GLMClassifier(alpha=0.0, n_nodes=2).fit(X, y > 3)
-    assert "GLMRegressor(family='binomial')" in binary.summary().note
+    assert "GLMRegressor(family='binomial')" in binary.summary().remark
     with pytest.raises(UnsuitablePair, match=r"GLMRegressor\(family='binomial'\)"):
         binary.vcov()
 

@@ -26,7 +26,7 @@ from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
 from glmesh.estimators.formulas import FormulaMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.estimators.shown import Shown
-from glmesh.methods import Cola, MaximumLikelihood
+from glmesh.methods import Cola
 from glmesh.network import topology
 from glmesh.problem import Split
 from glmesh.problem.named import (
@@ -426,8 +426,8 @@ def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Obje
     elif not isinstance(seed, int | np.integer):
         seed = check_random_state(seed).randint(2**31 - 1)
     totals = None if objective is None or estimator.local_passes is not None else data.method(objective)
-    if isinstance(totals, MaximumLikelihood) and hasattr(estimator, "tol_se"):
-        totals = MaximumLikelihood(tol_se=number(estimator.tol_se, "tol_se", positive=True))
+    if totals is not None and totals.stops_itself and hasattr(estimator, "tol_se"):
+        totals = totals.within(number(estimator.tol_se, "tol_se", positive=True))
     return {
         "method": Cola(local_passes=estimator.local_passes) if totals is None else totals,
         "n_nodes": estimator.n_nodes if data.pooled else len(data.parts),

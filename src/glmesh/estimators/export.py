@@ -55,7 +55,7 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     one_sample = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features")
     objective = estimator._objective(one_sample)
     params = {name: value for name, value in estimator.get_params(deep=False).items() if _plain(value)}
-    loss = objective.loss.name if isinstance(objective.loss, Loss) else objective.loss
+    loss = objective.loss if isinstance(objective.loss, str) else objective.loss.name
     if _are_together(estimator):
         loss = Softmax.name
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"

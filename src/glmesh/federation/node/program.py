@@ -35,8 +35,9 @@ from glmesh.methods.totals.cross_validation import rows_of_folds
 from glmesh.methods.totals.likelihood.outputs import balanced_rows
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.likelihood.statistics import term_names
-from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
+from glmesh.methods.totals.nodes import OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
+from glmesh.methods.totals.state import HoldsModel
 from glmesh.types import Vector
 
 FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter steps are tried that often

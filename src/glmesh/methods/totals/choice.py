@@ -25,11 +25,11 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int, n_rows
     """Return the method on totals for a loss and a penalty (alpha included); None: none suits.
 
     `n_coefficients` is p, without the intercept, `n_rows` is m, over all nodes. A family of distributions takes
-    `MaximumLikelihood`. Another smooth loss takes Newton's method,
-    also with thousands of coefficients if at most 500 have no L1 penalty, because then a working set is enough. With an
-    L2 penalty alone it takes L-BFGS there, and any loss the span of the rows if they are few. A loss with kinks takes
-    the interior-point method, which bears no bounds and needs an L1 or L2 penalty where the loss is 0 on one side, as
-    the hinge is. The group Lasso, whose terms hold several coefficients, has no method on totals.
+    `MaximumLikelihood`. Another smooth loss takes Newton's method, also with thousands of coefficients if at most 500
+    have no L1 penalty, because then a working set is enough. With an L2 penalty alone it takes L-BFGS there, and any
+    loss the span of the rows if they are few. A loss with kinks takes the interior-point method, which bears no bounds
+    and needs an L1 or L2 penalty where the loss is 0 on one side, as the hinge is. The group Lasso, whose terms hold
+    several coefficients, has no method on totals.
     """
     table = penalty.as_table()
     if table is None:

@@ -21,8 +21,9 @@ from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
-from glmesh.methods.totals.nodes import Point, TotalMethod, TotalState
+from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.state import TotalState
 from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.types import Indices, Matrix, Vector
 

@@ -49,8 +49,8 @@ def balanced(positive: DualPoint, negative: DualPoint, bounds: DualPoint) -> lis
 
     theta has an entry per row, in [lo, hi]; `positive` and `negative` have the products of its parts with each sign,
     and `bounds` those of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The
-    first point is of that kind, if the sum allows it; the second shrinks the heavier sign, if both signs occur. What
-    rounding leaves of the sum could be corrected likewise; the sizes count that.
+    first point is the one whose ratio makes the sum 0, if there is one; the second shrinks the heavier sign, if both
+    signs occur. What rounding leaves of the sum could be corrected likewise; the sizes count that.
     """
     theta = positive + negative
     points = []

@@ -6,13 +6,13 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from glmesh.collectives.agreement import agree_on_data
-from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, PerNode, Setup, Shared, drive
+from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, Setup, drive
 from glmesh.core.messages import AnyRounds
 from glmesh.core.records import PathSolutions
 from glmesh.core.transport import Unfinished
@@ -24,34 +24,12 @@ from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of,
 from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.state import HoldsModel
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 Point = tuple[Vector, float, bool]  # (coefficients (p,), intercept, majorant), as `TotalMethod.trial` returns
-
-
-class HoldsModel(Protocol):
-    """Protocol of the state of a method on totals: what the engine reads of it; `TotalState` explains each."""
-
-    w: Vector
-    intercept: float
-    visited: Vector
-    objective: float
-    gap: float
-    failure: str
-
-
-@dataclass
-class TotalState:
-    """The least state that a method on totals has; a method adds fields for what else it keeps."""
-
-    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known, see `Rows.p`
-    intercept: Shared[float]  # the last one, where a row has several linear predictors
-    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
-    objective: Shared[float] = np.nan  # at w; NaN before it is known
-    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
-    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
 
 
 StateT = TypeVar("StateT", bound=HoldsModel)
@@ -64,6 +42,7 @@ class TotalMethod(ABC, Generic[StateT]):
     """
 
     saves: ClassVar[bool] = True  # whether a run of the method can be saved
+    stops_itself: ClassVar[bool] = False  # whether it ends without a penalty within a number of standard errors
 
     @property
     def averages_exactly(self) -> bool:
@@ -121,6 +100,10 @@ class TotalMethod(ABC, Generic[StateT]):
         """
         point = self.trial(block, state)
         return [] if point is None else [(block, point)]
+
+    def within(self, tol_se: float) -> Self:
+        """Return the method with `tol_se` as the number of standard errors within which it ends; here itself."""
+        return self
 
     def rescale(self, state: StateT, exponents: Indices) -> None:
         """Take in the exponents of the columns' norms, shape (d,), the largest of all nodes; here nothing is done."""

@@ -62,6 +62,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
     """
 
     tol_se: float = TOL_SE
+    stops_itself = True
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> LikelihoodState:
         """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: the null model."""
@@ -93,6 +94,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             return None
         query = rounds.query()
         return *rounds.penalty.to_user(query.point + query.step), False
+
+    def within(self, tol_se: float) -> MaximumLikelihood:
+        """Return the method that ends within this many standard errors of the exact estimate."""
+        return replace(self, tol_se=tol_se)
 
     def rescale(self, state: LikelihoodState, exponents: Indices) -> None:
         """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,)."""

@@ -101,8 +101,8 @@ def balanced(penalty: Table, rows: Matrix) -> Flags:
     """Return a mask of the coefficients, shape (C, p + 1), at 0 whose slope the others of their column determine.
 
     The slopes of all classes in a column add up to 0. With L1 alone, and one more of the other classes above 0 than
-    below it, or the reverse, the slope of the class at 0 is exactly as large as L1 bears, wherever the others are at
-    rest: it meets the condition of an optimum without any room. `penalty` is that of all coefficients.
+    below it, or the reverse, the slope of the class at 0 is exactly as large as L1 bears, wherever the others are
+    stationary: it meets the condition of an optimum with no slack at all. `penalty` is that of all coefficients.
     """
     signs = np.sign(rows)
     columns = (signs == 0).sum(axis=0) == 1
