@@ -99,13 +99,21 @@ def choose(options: Namespace) -> ModelChoice:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
         return ModelChoice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
-    if totals and options.acceleration == "newton" and options.split == "auto":
-        return ModelChoice(loss, penalty, ("samples",), "as --acceleration newton needs it", totals=True)
-    if len(splits) == 1 and options.split == "auto":
-        return ModelChoice(
-            loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
-        )
-    return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    made = ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    return made if options.split != "auto" else _of_auto(made, totals and options.acceleration == "newton", splits)
+
+
+def _of_auto(usual: ModelChoice, newton: bool, splits: tuple[Split, ...]) -> ModelChoice:
+    """Return the `usual` choice, or that by samples if Newton's method was asked for, or that of the only split.
+
+    `splits` are those that loss and penalty allow.
+    """
+    if newton:
+        return replace(usual, splits=("samples",), only="as --acceleration newton needs it", totals=True)
+    if len(splits) == 1:
+        why = f"the only one for {usual.loss.name} loss, {usual.penalty} penalty and this alpha"
+        return replace(usual, only=why, totals=False)
+    return usual
 
 
 def _family(options: Namespace) -> ModelChoice:
@@ -130,8 +138,8 @@ def complete(options: Namespace) -> None:
     options.intercept = not options.no_intercept
 
 
-def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
-    """Return the splits that `--split asked` leaves: those that are not refused for "auto", else the one it names.
+def _wanted_splits(choice: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
+    """Return the splits that `--split choice` leaves: those that are not refused for "auto", else the one it names.
 
     `refused` says for each split why it is not possible, None if it is. Raise UnsuitablePair if no split is left.
     """
@@ -141,9 +149,9 @@ def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePai
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
             "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
-    if asked == "auto":
+    if choice == "auto":
         return splits
-    named: Split = "samples" if asked == "samples" else "features"
+    named: Split = "samples" if choice == "samples" else "features"
     if (reason := refused[named]) is not None:
         raise UnsuitablePair(f"--split {named}: {_as_options(str(reason))}")
     return (named,)

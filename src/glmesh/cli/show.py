@@ -38,9 +38,9 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Print a model file as a table; return the exit code."""
     model = model_files.load(options.model)
-    if model.facts is not None:
+    if model.statistics is not None:
         print(
-            Inference(model.facts, rows=model.rows).summary(
+            Inference(model.statistics, rows=model.rows).summary(
                 options.level, vcov=options.errors, exponentiate=options.exp
             )
         )

@@ -42,7 +42,7 @@ from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
 from glmesh.methods import MaximumLikelihood
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
@@ -69,10 +69,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     """Check the options, read the data, fit; the first process writes and prints. Return the exit code."""
     first = processes.rank == 0
     if first:
-        check_picture("--plot", options.plot)
-        outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
-        inputs = [options.data] if options.faults is None else [options.data, options.faults]
-        check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
+        _check_outputs(options)
     if sum(one is not None for one in (options.model, options.loss, options.family)) != 1:
         raise _what_to_fit(options)
     complete(options)
@@ -80,20 +77,13 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options) if first else None
-    method: AnyMethod = Cola(
-        local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration
-    )
-    if options.family:
-        method = MaximumLikelihood(tol_se=options.tol_se)
     given = {"latency": options.latency, "bandwidth": options.bandwidth}
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
-    rows_read = read(options, processes, classifies=choice.loss.classifies)
+    rows_read = _rows(options, processes, choice)
     if rows_read.design is not None:
         options.intercept = rows_read.design.has_intercept
-    if held := options.offset or options.exposure:
-        rows_read = rows_read.with_offset(held, logarithm=bool(options.exposure), where=options.data)
     shape = shape_of(rows_read.X, processes)
     network = Network(**clock) if clock else None
     objective = {
@@ -114,7 +104,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
     result = solve(
         problem,
-        method=method,
+        method=_method(options),
         topology=graph,
         n_nodes=options.nodes,
         tol=options.tol,
@@ -173,6 +163,28 @@ def _what_to_fit(options: Namespace) -> Exception:
             "--model, --loss and --family exclude each other; --model NAME stands for a loss and a penalty"
         )
     return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}), --loss NAME or --family NAME")
+
+
+def _check_outputs(options: Namespace) -> None:
+    """Raise InvalidInput for a file that cannot be written, or is one of those that are read."""
+    check_picture("--plot", options.plot)
+    outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
+    inputs = [options.data] if options.faults is None else [options.data, options.faults]
+    check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
+
+
+def _rows(options: Namespace, processes: ProcessGroup, choice: ModelChoice) -> RowsRead:
+    """Return the rows of the data file, with their offset if there is one."""
+    rows = read(options, processes, classifies=choice.loss.classifies)
+    held = options.offset or options.exposure
+    return rows.with_offset(held, logarithm=bool(options.exposure), where=options.data) if held else rows
+
+
+def _method(options: Namespace) -> AnyMethod:
+    """Return the method that the options ask for: maximum likelihood for families, else CoLA."""
+    if options.family:
+        return MaximumLikelihood(tol_se=options.tol_se)
+    return Cola(local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration)
 
 
 def _tell(options: Namespace, text: str) -> None:
@@ -250,7 +262,7 @@ def _model(
         classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
         contract=contract if design is None or contract is None else _raw(design, contract),
-        facts=_facts(result, contract),
+        statistics=_statistics(result, contract),
         design=design,
     )
 
@@ -260,12 +272,12 @@ def _raw(design: Design, contract: Contract) -> Contract:
     return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 
-def _facts(result: Result, contract: Contract | None) -> FitFacts | None:
+def _statistics(result: Result, contract: Contract | None) -> FitStatistics | None:
     """Return what totals said of a fit without a penalty, with the names of the columns; None: nothing."""
-    if result.facts is None or result.facts.fitted.outputs > 1:
-        return result.facts
+    if result.statistics is None or result.statistics.fitted.outputs > 1:
+        return result.statistics
     named = contract is not None and contract.header and bool(contract.names)
-    return result.facts.named(contract.names) if contract is not None and named else result.facts
+    return result.statistics.named(contract.names) if contract is not None and named else result.statistics
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
@@ -321,14 +333,14 @@ def _summary(
         *_gaps(result, certifying=options.stop == "certificate"),
         ("", "(this is about the optimiser on these rows; whether the data are right it cannot say)"),
     ]
-    if model.facts is None:
+    if model.statistics is None:
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
-    if model.facts is None and model.rows is not None:
+    if model.statistics is None and model.rows is not None:
         lines.append(("rows", rows_text(*model.rows)))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    proven = f" {result.proof}" if result.proof and model.facts is None else ""
+    proven = f" {result.proof}" if result.proof and model.statistics is None else ""
     return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

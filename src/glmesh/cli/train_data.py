@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,10 +87,16 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         return _plain(table, classifies=classifies)
     if formula is not None:
         return _by_formula(options, processes, table, formula, classifies=classifies, drops=drops)
-    whole = table
-    table = without_gaps(table) if drops else table
-    made = _of_table(options, processes, table, classifies=classifies)
-    return replace(made, rows=_rows_in_all(whole.m, table.m, processes)) if drops else made
+    return _by_names(options, processes, table, classifies=classifies, drops=drops)
+
+
+def _by_names(
+    options: Namespace, processes: ProcessGroup, table: DataTable, *, classifies: bool, drops: bool
+) -> RowsRead:
+    """Return the samples of a table whose columns are the features; `drops`: rows with a gap are left out."""
+    kept = without_gaps(table) if drops else table
+    made = _of_table(options, processes, kept, classifies=classifies)
+    return replace(made, rows=_rows_in_all(table.m, kept.m, processes)) if drops else made
 
 
 def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> None:
@@ -129,17 +136,21 @@ def _by_formula(
         [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
     )
     found = _of_table(options, processes, made, classifies=classifies)
-    numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
-    about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
-    about = replace(about, text_columns=tuple(one for one in table.text_columns if one.looks and one.name in used))
-    remarks = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(about) if one.kind != "labels"]
     columns = f"columns of the formula: {listed(list(design.names))}"
     return replace(
         found,
         design=design,
         rows=_rows_in_all(whole.m, table.m, processes),
-        remarks=(columns, *response, *remarks),
+        remarks=(columns, *response, *_remarks_on(table, used)),
     )
+
+
+def _remarks_on(table: DataTable, used: Collection[str]) -> list[str]:
+    """Return the sentences of `glmesh describe` on those columns of a table that are `used`."""
+    numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
+    about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
+    about = replace(about, text_columns=tuple(one for one in table.text_columns if one.looks and one.name in used))
+    return [f"{'warning: ' if one.warns else ''}{one}" for one in describe(about) if one.kind != "labels"]
 
 
 def _rows_in_all(read: int, kept: int, processes: ProcessGroup) -> tuple[int, int]:
@@ -165,7 +176,7 @@ def _of_table(options: Namespace, processes: ProcessGroup, table: DataTable, *, 
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
-    contract = _agreed(offer, processes, classifies=classifies)
+    contract = _agreed_contract(offer, processes, classifies=classifies)
     fitted = fit(table, contract)
     if classifies:
         _check_labels(table, contract.labels, "line", first=table.line(0))
@@ -207,7 +218,7 @@ def _nameless(index_base: int | None) -> Contract | None:
     return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 
-def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
+def _agreed_contract(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
     """Return the contract (names, target and labels) that the tables of all ranks keep; `offer` is this rank's own.
 
     Mismatch, which names a rank whose table differs, is raised at all ranks.

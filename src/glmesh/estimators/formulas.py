@@ -15,7 +15,7 @@ from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.expressions import Factor
 from glmesh.formulas.frames import SITE, plain
 from glmesh.formulas.tables import response_of
-from glmesh.types import Data, Matrix, Vector
+from glmesh.types import Data, Flags, Matrix, Vector
 from glmesh.validation import one_of
 
 
@@ -145,7 +145,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
 
     def _responses(
-        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Any]
+        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Flags]
     ) -> tuple[list[Any], tuple[str, ...]]:
         """Return (responses of each frame, the two texts that a regression counts as 0 and 1, or ()).
 
@@ -157,17 +157,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             return [response_of(formula, frame) for frame in frames], ()
         if hasattr(self, "decision_function"):
             return [np.asarray(table[formula.target])[kept] for table, kept in zip(tables, rows, strict=True)], ()
-        texts = sorted({plain(one) for frame in frames for one in frame.values(formula.target) if isinstance(one, str)})
-        if not texts or set(texts) <= {"False", "True"}:
-            return [frame.numbers(formula.target) for frame in frames], ()
-        if len(texts) != 2:
-            raise InvalidData(
-                f"the response {formula.target!r} holds text with {len(texts)} levels; a regression takes numbers, or "
-                "with family='binomial' two levels; take GLMClassifier for labels"
-            )
-        return [np.array([float(one == texts[1]) for one in frame.values(formula.target)]) for frame in frames], tuple(
-            texts
-        )
+        return _numbers_or_two_texts(formula.target, frames)
 
     def _fit_frames(
         self,
@@ -271,3 +261,20 @@ def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:
                     f"{frame.where} has a missing value in {frame.place(int(np.argmin(whole)))}, column {name!r}; fill "
                     "it in, or say missing='drop'"
                 )
+
+
+def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[list[Any], tuple[str, ...]]:
+    """Return (responses of each frame as numbers, the two texts that count as 0 and 1, or () for numbers).
+
+    Raise InvalidData for text with more or fewer levels than two.
+    """
+    texts = sorted({plain(one) for frame in frames for one in frame.values(target) if isinstance(one, str)})
+    if not texts or set(texts) <= {"False", "True"}:
+        return [frame.numbers(target) for frame in frames], ()
+    if len(texts) != 2:
+        raise InvalidData(
+            f"the response {target!r} holds text with {len(texts)} levels; a regression takes numbers, or "
+            "with family='binomial' two levels; take GLMClassifier for labels"
+        )
+    numbers = [np.array([float(one == texts[1]) for one in frame.values(target)]) for frame in frames]
+    return numbers, tuple(texts)

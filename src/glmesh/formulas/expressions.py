@@ -7,7 +7,7 @@ is executed. What would have to be computed from all rows, as a mean or a quanti
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -257,11 +257,8 @@ def _contrast(node: ast.expr | None, code: str) -> Contrast:
     return Contrast("treatment", _constant(given[label], code) if label in given else None)
 
 
-def _spline(code: str, node: ast.Call) -> Factor:
-    """Return the factor bs(x, knots=..., lower_bound=..., upper_bound=...), or cr(...)."""
-    kind = ast.unparse(node.func)
-    known = ("", "df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound", "constraints")
-    given = _arguments(code, node, known)
+def _check_arguments(code: str, kind: str, given: Mapping[str, ast.expr]) -> None:
+    """Raise InvalidInput unless the arguments of bs or cr, the `kind`, say the whole spline, and are those it takes."""
     lacking = [name for name in ("knots", "lower_bound", "upper_bound") if name not in given]
     if lacking or "df" in given or "constraints" in given or "" not in given:
         raise InvalidInput(
@@ -270,6 +267,14 @@ def _spline(code: str, node: ast.Call) -> Factor:
         )
     if kind == "cr" and ("degree" in given or "include_intercept" in given):
         raise InvalidInput(f"the formula has {code!r}: cr takes knots, lower_bound and upper_bound only")
+
+
+def _spline(code: str, node: ast.Call) -> Factor:
+    """Return the factor bs(x, knots=..., lower_bound=..., upper_bound=...), or cr(...)."""
+    kind = ast.unparse(node.func)
+    known = ("", "df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound", "constraints")
+    given = _arguments(code, node, known)
+    _check_arguments(code, kind, given)
     inner = _inside(given[""])
     variables = tuple(dict.fromkeys(_checked(inner, code)))
     low, high = (_number(given[name], code) for name in ("lower_bound", "upper_bound"))

@@ -33,8 +33,8 @@ from glmesh.kernels.narrow import (
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
-from glmesh.kernels.smooth import N_SUMS, Asked, RowSums, smooth_rows
-from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch, node_terms
+from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
+from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch, node_terms
 from glmesh.kernels.units import largest_bits, round_to_units
 
 
@@ -57,7 +57,7 @@ def warm_up() -> None:
     products(ends, *matrix, x, zero, row)
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
-        Design(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
+        NodeColumns(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
         LocalTask(
             x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count
         ),
@@ -126,7 +126,7 @@ def warm_up_totals() -> None:
     node_grams(unit, ends, one, (one, x.copy()), zeros.copy())
     for rows in (smooth_rows, logistic_rows):
         rows(
-            Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
+            Wanted(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
             (np.ones((1, 5)), one),
             (x, x, x),
             (ends, x[:0], np.zeros(N_SUMS)),

@@ -105,17 +105,17 @@ def test_every_family_has_the_simulators_bits_a_proof_and_few_totals(name: str) 
     np.testing.assert_array_equal(answer.intercept, expected.intercept)
     assert Answer.of_bytes(answer.to_bytes()).to_bytes() == answer.to_bytes() == found.answers[0]
     if part.alpha:
-        assert answer.facts is expected.facts is None
+        assert answer.statistics is expected.statistics is None
         assert answer.gap <= 1e-9 * answer.objective
         return
     assert answer.off < 1e-6
-    assert answer.facts is not None
-    assert expected.facts is not None
+    assert answer.statistics is not None
+    assert expected.statistics is not None
     for key in ("gradient", "hessian", "information", "loss", "null_loss", "pearson", "n", "family_log_likelihood"):
-        np.testing.assert_array_equal(getattr(answer.facts, key), getattr(expected.facts, key))
-    for key, meat in answer.facts.meats.items():
-        np.testing.assert_array_equal(meat, expected.facts.meats[key])
-    table = Inference(answer.facts).summary().to_frame()
+        np.testing.assert_array_equal(getattr(answer.statistics, key), getattr(expected.statistics, key))
+    for key, meat in answer.statistics.meats.items():
+        np.testing.assert_array_equal(meat, expected.statistics.meats[key])
+    table = Inference(answer.statistics).summary().to_frame()
     named = table.index[-1].rpartition(": ")[2]
     assert named == ("c" if part.held else "d")
 
@@ -127,16 +127,16 @@ def test_a_likelihood_that_is_not_concave_ends_at_a_stationary_point_and_says_so
     answer, expected = together(programs(parts, part)).answer, simulated(parts, part)
     assert (answer.certified, answer.failure, expected.status.name) == (False, "stationary", "STATIONARY")
     np.testing.assert_array_equal(answer.coef, expected.coef)
-    assert answer.facts is not None
-    assert "no proof that it is the maximum" in Inference(answer.facts).summary().proof
+    assert answer.statistics is not None
+    assert "no proof that it is the maximum" in Inference(answer.statistics).summary().proof
 
 
 def test_standard_errors_are_those_of_the_pooled_fit_in_statsmodels() -> None:
     X, y = draw("poisson")
     answer = together(programs(tables(X, y, CUTS, COLUMNS), ProblemPart(family="poisson", fit_intercept=True))).answer
-    assert answer.facts is not None
+    assert answer.statistics is not None
     theirs = sm.GLM(y, sm.add_constant(X), family=sm.families.Poisson()).fit(tol=1e-14)
-    ours = Inference(answer.facts).summary().to_frame()
+    ours = Inference(answer.statistics).summary().to_frame()
     np.testing.assert_allclose(ours["coef"], theirs.params, rtol=1e-8)
     np.testing.assert_allclose(ours["std err"], theirs.bse, rtol=1e-8)
 
@@ -148,8 +148,8 @@ def test_a_drawn_start_is_usable_and_leads_to_the_same_maximum_by_other_points(n
     points = [{one for one in found.requests if b'"hessian"' in one} for found in (usual, drawn)]
     assert not points[0] & points[1]
     assert drawn.answer.certified
-    assert usual.answer.facts is not None
-    errors = np.sqrt(np.diag(np.linalg.inv(usual.answer.facts.hessian))).min()
+    assert usual.answer.statistics is not None
+    errors = np.sqrt(np.diag(np.linalg.inv(usual.answer.statistics.hessian))).min()
     assert abs(np.subtract(usual.answer.coef, drawn.answer.coef)).max() < 3e-6 * max(errors, 1.0)
 
 
@@ -215,7 +215,7 @@ def test_classes_that_are_separated_have_no_maximum_and_the_columns_are_named() 
     found = together(programs(tables(X, y, (100, 220), COLUMNS), part)).answer
     assert (found.certified, found.failure) == (False, "separated")
     assert "no maximum: the column d separates the two classes in part: some of 360 rows" in found.remark
-    assert found.facts is None
+    assert found.statistics is None
 
 
 def test_counts_with_an_empty_cell_have_no_maximum() -> None:
@@ -247,7 +247,7 @@ def test_a_question_to_which_a_site_objects_is_answered_by_nobody(monkeypatch: p
     assert answered.count(True) == sum(b"cone_overlap" in one for one in found.requests)
     assert answered.count(False) == sum(b"cone_hessian" in one for one in found.requests)
     assert not found.answer.certified
-    assert found.answer.facts is None
+    assert found.answer.statistics is None
 
 
 def test_a_column_that_others_give_has_no_coefficient_and_is_named() -> None:
@@ -259,8 +259,8 @@ def test_a_column_that_others_give_has_no_coefficient_and_is_named() -> None:
     assert answer.certified
     assert "The column c is a combination of others" in answer.remark
     np.testing.assert_array_equal(answer.coef, expected.coef)
-    assert answer.facts is not None
-    assert np.isnan(Inference(answer.facts).summary().to_frame()["coef"]["c"])
+    assert answer.statistics is not None
+    assert np.isnan(Inference(answer.statistics).summary().to_frame()["coef"]["c"])
 
 
 def test_a_rare_column_is_dropped_for_all_classes_and_for_none_if_it_is_the_offset() -> None:
@@ -430,10 +430,10 @@ def test_sums_of_scores_in_which_few_rows_show_are_told_by_nobody() -> None:
     assert discretion.allowed_meats(scores, room).tolist() == [False, False, False]
     assert discretion.allowed_meats(scores[:8], room[10:18]).tolist() == [False, False, False]
     answer = together(programs(*case("gamma"))).answer
-    assert answer.facts is not None
-    assert "HC3" not in answer.facts.meats
+    assert answer.statistics is not None
+    assert "HC3" not in answer.statistics.meats
     with pytest.raises(GlmeshError, match="HC3"):
-        Inference(answer.facts).vcov("HC3")
+        Inference(answer.statistics).vcov("HC3")
 
 
 # columns that are no features

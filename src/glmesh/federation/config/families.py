@@ -62,6 +62,19 @@ def _check_keys(part: ProblemPart) -> None:
         )
     if part.offset and part.exposure:
         raise InvalidInput("offset and exposure exclude each other; exposure = C is an offset of the logarithm of C")
+    _check_columns(part)
+    if part.method == "gossip" or part.split != "samples":
+        raise UnsuitablePair(
+            f"the {part.family} family is fitted by totals, where sites hold rows; leave method and split out"
+        )
+    if part.cv:
+        raise UnsuitablePair("cv chooses the alpha of a loss; with a family write cv = 0 and an alpha")
+    if not part.tol_se > 0:
+        raise InvalidInput(f"tol_se must be > 0, got {part.tol_se}")
+
+
+def _check_columns(part: ProblemPart) -> None:
+    """Raise InvalidInput or UnsuitablePair if times, events, a link or an offset do not go with the family."""
     if part.family == COX and not (part.time and part.event):
         raise InvalidInput("family = 'cox' needs two columns: time = ... and event = ..., which is 1 where it happened")
     if part.family != COX and (part.time or part.event):
@@ -72,11 +85,3 @@ def _check_keys(part: ProblemPart) -> None:
         raise InvalidInput(f"family = {part.family!r} has no link to choose; leave link out")
     if part.family == MULTINOMIAL and (part.offset or part.exposure):
         raise UnsuitablePair("an offset that is the same for all classes changes no probability; leave it out")
-    if part.method == "gossip" or part.split != "samples":
-        raise UnsuitablePair(
-            f"the {part.family} family is fitted by totals, where sites hold rows; leave method and split out"
-        )
-    if part.cv:
-        raise UnsuitablePair("cv chooses the alpha of a loss; with a family write cv = 0 and an alpha")
-    if not part.tol_se > 0:
-        raise InvalidInput(f"tol_se must be > 0, got {part.tol_se}")

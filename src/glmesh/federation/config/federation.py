@@ -120,6 +120,13 @@ class NetworkPart:
     meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
     salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
 
+    def check_meeting(self) -> None:
+        """Raise InvalidInput if `refused` or `meet_within` is not allowed."""
+        if self.refused not in ("end", "without") or not self.meet_within > 0:
+            raise InvalidInput(
+                f"refused must be 'end' or 'without' and meet_within > 0, got {self.refused!r}, {self.meet_within}"
+            )
+
 
 @dataclass(frozen=True)
 class Member:
@@ -178,7 +185,7 @@ class Federation:
 
     def check(self) -> None:
         """Raise an error, which says what would do, if sites cannot train by this file."""
-        self._check_settings()
+        self.check_settings()
         self._check_members()
         if self.by_columns:
             self.check_columns()
@@ -189,7 +196,7 @@ class Federation:
         if mixing_module.among(self.mixing, present).consensus_gap <= 0:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         """Raise InvalidInput or UnsuitablePair if a value in [problem], [network] or [data] is not allowed."""
         part, network = self.problem, self.network
         part.model()
@@ -210,11 +217,7 @@ class Federation:
             raise InvalidInput(
                 f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
             )
-        if network.refused not in ("end", "without") or not network.meet_within > 0:
-            raise InvalidInput(
-                f"refused must be 'end' or 'without' and meet_within > 0, got {network.refused!r}, "
-                f"{network.meet_within}"
-            )
+        network.check_meeting()
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
         if self.data is not None:

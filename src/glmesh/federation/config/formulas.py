@@ -51,6 +51,13 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
     _check_response(part, formula)
     if both := set(named_columns(part).values()) & {*formula.variables, formula.targets[0]}:
         raise InvalidInput(f"{min(both)!r} is a column of the formula, and cannot be an offset, exposure or event, too")
+    _check_terms(part, formula)
+    if data is not None:
+        _check_columns(formula, data)
+
+
+def _check_terms(part: ProblemPart, formula: Formula) -> None:
+    """Raise InvalidInput if the formula's intercept, or a term of the sites, is not what other keys say."""
     if part.family != COX and formula.has_intercept != part.fit_intercept:
         says = (
             "has an intercept: write fit_intercept = true"
@@ -64,8 +71,10 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
             "means and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true "
             "into [problem] if all sites agree to that"
         )
-    if data is None:
-        return
+
+
+def _check_columns(formula: Formula, data: Contract) -> None:
+    """Raise InvalidInput if [data] has another target than the formula, or lacks one of its columns."""
     if data.target and data.target != formula.targets[0]:
         raise InvalidInput(f"[data] has the target {data.target!r}, and the formula {formula.targets[0]!r}")
     lacking = [name for name in formula.variables if name not in data.names and name != SITE]

@@ -29,8 +29,8 @@ def coefficients(folders: Sequence[str]) -> str:
             model = model_files.load(path) if path.is_file() else None
         except GlmeshError:  # the page is about what can be read
             continue
-        if model is not None and model.facts is not None:
-            return section(model, Inference(model.facts).summary())
+        if model is not None and model.statistics is not None:
+            return section(model, Inference(model.statistics).summary())
     return ""
 
 
@@ -46,7 +46,7 @@ def _words(model: Model, summary: Summary) -> str:
     """Return sentences for people on what is proven of the coefficients, and on whose rows they are about."""
     proof = f"{summary.proof[0].upper()}{summary.proof[1:]}."
     whose = f"{', '.join(model.sites[:-1])} and {model.sites[-1]}" if len(model.sites) > 1 else "this site"
-    rows = f"{summary.facts.n:,} rows of {whose} together"
+    rows = f"{summary.statistics.n:,} rows of {whose} together"
     lacks = f", without {', '.join(model.without)}" if model.without else ""
     if np.isfinite(summary.accuracy.worst):
         exact = (
@@ -89,10 +89,10 @@ def _is_intercept(term: str) -> bool:
 
 
 def _span(columns: Matrix) -> tuple[float, float]:
-    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some room."""
+    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some margin."""
     low, high = min(0.0, float(columns.min())), max(0.0, float(columns.max()))
-    room = 0.03 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def _places(columns: Matrix) -> Matrix:

@@ -12,10 +12,8 @@ import scipy.sparse as sp
 
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.totals import Refusal
-from glmesh.functions import Family
 from glmesh.methods import Rows
 from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, kind
-from glmesh.methods.totals.likelihood.cox import CoxLikelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.types import Flags, SampleMatrix, Vector
 
@@ -29,7 +27,7 @@ LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A site's rules, with the facts on its data and federation that they depend on; its methods raise Refusal."""
+    """A site's rules, with what of its data and federation they depend on; its methods raise Refusal."""
 
     rules: SiteRules
     name: str  # of the site
@@ -163,9 +161,9 @@ def has_constant_curvature(block: Rows) -> bool:
     loss = block.loss
     if not loss.by_likelihood:
         return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
-    if not isinstance(loss, Family):
+    if (family := loss.as_family) is None:
         return False
-    here, there = loss.information(np.array([0.5, 1.5]))
+    here, there = family.information(np.array([0.5, 1.5]))
     return bool(here == there)
 
 
@@ -176,8 +174,7 @@ def n_coefficients(block: Rows) -> int:
 
 def n_rows(block: Rows) -> int:
     """Return the number of the site's rows; of a Cox model with events those that are at risk at one of them."""
-    likelihood = block.likelihoods[0] if block.loss.compares_rows else None
-    at_risk = likelihood.risks.n if isinstance(likelihood, CoxLikelihood) else 0
+    at_risk = block.likelihoods[0].rows_at_risk if block.loss.compares_rows else 0
     return at_risk or len(block.y[0])
 
 

@@ -32,9 +32,9 @@ class Slack:
     length: float  # lambda, rounding included; infinite where the Hessian is flat
     factored: Factored  # Hessian of the objective on `columns`
     columns: Indices  # (n,) coordinates on which it was measured
-    room: Vector  # (r,) by how much the slopes of the others may change
+    margin: Vector  # (r,) by how much the slopes of the others may change
     curvature: Vector  # (r,) their diagonal entries of the Hessian
-    reach: float = np.inf  # distance within which those signs stay that slopes of others depend on
+    radius: float = np.inf  # distance within which those signs stay that slopes of others depend on
 
     @staticmethod
     def of(penalty: ScaledPenalty, model: NewtonModel, noise: float) -> Slack:
@@ -58,26 +58,26 @@ class Slack:
         length = factored.norm(residual(penalty, model)[columns])
         length = (length + noise * float(factored.deviations.sum())) * (1.0 + factored.error)
         slopes = model.gradient[others] + penalty.table.linear[others]
-        room = penalty.table.l1[others] - np.abs(slopes) - noise
+        margin = penalty.table.l1[others] - np.abs(slopes) - noise
         bent = np.diagonal(model.hessian)[~mask]
-        reach = np.inf
+        radius = np.inf
         if penalty.n_outputs > 1 and len(others):
             rows = model.point.reshape(penalty.n_outputs, -1)
             sure = balanced(penalty.table, rows)
-            room = np.where(sure.ravel()[others], np.inf, room)
+            margin = np.where(sure.ravel()[others], np.inf, margin)
             beside = np.broadcast_to(sure.any(axis=0), rows.shape).ravel()[columns]
             with np.errstate(divide="ignore"):
-                reach = float((np.abs(model.point[columns]) / factored.deviations)[beside].min(initial=np.inf))
-        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, room, bent, reach)
+                radius = float((np.abs(model.point[columns]) / factored.deviations)[beside].min(initial=np.inf))
+        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, margin, bent, radius)
 
     def holds(self, R: float, distance: float) -> bool:
         """Return whether the others stay at their kinks within a `distance` of the point, where R bounds the loss."""
-        if not len(self.room):
+        if not len(self.margin):
             return True
-        if distance >= self.reach:
+        if distance >= self.radius:
             return False
         grown = float(np.expm1(R * distance)) / R if R > 0 else distance
-        return bool((np.sqrt(self.curvature) * grown < self.room).all())
+        return bool((np.sqrt(self.curvature) * grown < self.margin).all())
 
 
 def residual(penalty: ScaledPenalty, model: NewtonModel) -> Vector:

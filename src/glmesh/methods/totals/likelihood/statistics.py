@@ -89,7 +89,7 @@ class FittedModel:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FitFacts:
+class FitStatistics:
     """A fitted model of k free coefficients, and the sums over all rows of all nodes at its coefficients.
 
     Matrices and the gradient are those of the k free coefficients, in their order, and of dispersion 1.
@@ -162,7 +162,7 @@ class FitFacts:
 
     @classmethod
     def of_first(cls, fitted: FittedModel, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
-        """Return the facts that the first total at the final point tells, from the sums of its fields.
+        """Return the statistics that the first total at the final point tells, from the sums of its fields.
 
         `scale`, shape (d,), are the powers of two that columns were divided by; None: 1.
         """
@@ -185,7 +185,7 @@ class FitFacts:
         )
 
     def with_second(self, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
-        """Return the facts with what the second total at the final point adds, from the sums of its fields.
+        """Return the statistics with what the second total at the final point adds, from the sums of its fields.
 
         `scale` is that of `of_first`.
         """
@@ -311,13 +311,13 @@ class FitFacts:
         return float(((1.0 - x) * np.log1p(-x) + x) * (decrement / x) ** 2)
 
     def named(self, names: Sequence[str]) -> Self:
-        """Return the facts with the names of the data's columns, the offset among them, for a row's only predictor."""
+        """Return the statistics with the names of the data's columns, offset included, for one predictor per row."""
         return replace(self, fitted=replace(self.fitted, names=(*names, INTERCEPT)))
 
     # --- as plain data
 
     def to_dict(self) -> Tree:
-        """Return the facts as plain data that a file can hold: texts, numbers, arrays, and lists and dicts of them."""
+        """Return the statistics as plain data for a file: texts, numbers, arrays, and lists and dicts of them."""
         fitted, family = self.fitted, self.fitted.family
         own = {name: value for name, value in vars(self).items() if name != "fitted"}
         said = {name: value for name, value in vars(fitted).items() if name != "family"}
@@ -327,7 +327,7 @@ class FitFacts:
 
     @classmethod
     def of_dict(cls, tree: Tree) -> Self:
-        """Rebuild the facts that `to_dict` flattened; a ValueError, KeyError or TypeError says that it did not."""
+        """Rebuild the statistics that `to_dict` flattened; a ValueError, KeyError or TypeError says that it did not."""
         said: dict[str, Any] = dict(tree["fitted"])
         if said["family"] is not None:
             options = dict(said["family"])
@@ -341,7 +341,7 @@ def term_names(columns: Sequence[str], classes: Iterable[object]) -> tuple[str, 
 
     Examples
     --------
-    >>> from glmesh.methods.totals.likelihood.facts import term_names
+    >>> from glmesh.methods.totals.likelihood.statistics import term_names
     >>> term_names(["age"], ["ill", "well"])
     ('ill: age', 'ill: Intercept', 'well: age', 'well: Intercept')
     """
