@@ -5,7 +5,7 @@ from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glmesh.cli.families import add_family_options, check_family_options
 from glmesh.cli.like import contract_like
@@ -283,7 +283,7 @@ def _check_split(options: Namespace) -> None:
         )
 
 
-def _loss_keys(options: Namespace) -> dict[str, Any]:
+def _loss_keys(options: Namespace) -> dict[str, object]:
     """Return {key: value} of loss, penalty and alpha in [problem], for --model."""
     check_family_options(options, ("link", "offset", "exposure", "time", "event"))
     loss, usual = MODELS[options.model or "logistic"]
@@ -291,14 +291,14 @@ def _loss_keys(options: Namespace) -> dict[str, Any]:
     return {"loss": loss, "penalty": options.penalty or usual, "alpha": alpha}
 
 
-def _family_keys(options: Namespace) -> dict[str, Any]:
+def _family_keys(options: Namespace) -> dict[str, object]:
     """Return {key: value} of the family, its parameters, penalty and alpha in [problem], for --family."""
     from glmesh.federation.config.families import PARAMETERS
 
     check_family_options(options, ())
     if options.model:
         raise InvalidInput("--model and --family exclude each other; --model NAME stands for a loss and a penalty")
-    found: dict[str, Any] = {"family": options.family, "link": options.link or ""}
+    found: dict[str, object] = {"family": options.family, "link": options.link or ""}
     if options.family not in (MULTINOMIAL, COX):
         family = parse_family(options.family, options.link)
         key = PARAMETERS.get(family.name)

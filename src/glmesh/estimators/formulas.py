@@ -146,7 +146,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
 
     def _responses(
         self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Flags]
-    ) -> tuple[list[Any], tuple[str, ...]]:
+    ) -> tuple[Sequence[Any], tuple[str, ...]]:
         """Return (responses of each frame, the two texts that a regression counts as 0 and 1, or ()).
 
         A classifier gets labels as they are. `rows` are the flags of the rows of `tables` that are in `frames`.
@@ -263,7 +263,7 @@ def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:
                 )
 
 
-def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[list[Any], tuple[str, ...]]:
+def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[Sequence[Any], tuple[str, ...]]:
     """Return (responses of each frame as numbers, the two texts that count as 0 and 1, or () for numbers).
 
     Raise InvalidData for text with more or fewer levels than two.

@@ -121,8 +121,8 @@ def label_lines(axes: "Axes", *, size: float = 10.0, names: "Sequence[str] | Non
     """
     figure = axes.figure.figure  # the whole, also of a subfigure
     figure.draw_without_rendering()  # the layout decides how high the axes are
-    inside: list[tuple[float, float, str, Any]] = []  # (y, x, label, colour), x and y as parts of the axes
-    edge: list[tuple[float, float, str, Any]] = []
+    inside: list[tuple[float, float, str, object]] = []  # (y, x, label, colour), x and y as parts of the axes
+    edge: list[tuple[float, float, str, object]] = []
     for line in axes.lines:
         label, points = str(line.get_label()), np.asarray(line.get_xydata(), dtype=np.float64)
         points = points[np.isfinite(points).all(axis=1)]

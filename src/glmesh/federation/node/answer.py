@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class Answer:
         """Return the answer as the bytes for which members vote: a line of JSON, then float64 (little-endian)."""
         arrays: dict[str, Array] = {"coef": self.coef, "intercept": np.asarray(self.intercept)}
         arrays["numbers"] = np.array([self.objective, self.gap, self.off])
-        head: dict[str, Any] = {
+        head: dict[str, object] = {
             "members": self.members,
             "totals": self.totals,
             "certified": self.certified,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ ATTEMPTS = 10  # [times] that levels are counted, in twice as many slots each ti
 WORDS = 32  # [numbers] of 4 bytes that carry the text of a level
 LONGEST = 4 * WORDS - 1  # [bytes] of a level's text
 
-Ask = Callable[[dict[str, Any], Unsigned], Generator[WantedTotal, Unsigned, Unsigned]]
+Ask = Callable[[dict[str, object], Unsigned], Generator[WantedTotal, Unsigned, Unsigned]]
 Counting = Generator[WantedTotal, Unsigned, "DesignAgreement"]
 
 

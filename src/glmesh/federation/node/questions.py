@@ -70,7 +70,7 @@ class Questions:
             else:
                 answer = yield from self.largest(query[0][0])
 
-    def ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
+    def ask(self, head: dict[str, object], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
         """Yield one request for a total, and return the sum over all sites.
 
         `head` and the point `at` are the request; `content` is this site's contribution, whose first `marks` entries

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -442,10 +442,10 @@ class Totalling:
             without=tuple(name for k, name in enumerate(names) if k not in answer.members),
         )
 
-    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, Any]:
+    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, str | float | int]:
         """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
         part = self._federation.problem
-        info: dict[str, Any] = {
+        info: dict[str, str | float | int] = {
             "status": outcome.name.lower(),
             "node": self._site.file.name,
             "split": part.split,
