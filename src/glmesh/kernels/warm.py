@@ -14,6 +14,7 @@ from glmesh.kernels.gram import (
     add_gram,
     add_products,
     add_sums,
+    pack_columns,
     pack_triangle,
     standardised_products,
     unpack_triangle,
@@ -77,7 +78,7 @@ def warm_up_totals() -> None:
     n, face, ends = np.uint64(1), np.zeros(1, np.uint64), np.array([0, 1])
     matrix = (ends, np.zeros(1, np.int32), one)
     panel, work, limits = np.empty((8, 1)), np.empty((7, 1)), np.array([[0.0], [-np.inf], [np.inf]])
-    minimise(unit.copy(), one, limits, x, x.copy(), n, unit.copy(), unit.copy(), panel, work, face)
+    minimise(unit.copy(), one, limits, x, x.copy(), n, 0.0, unit.copy(), unit.copy(), panel, work, face)
     minimise_each(
         unit, unit, zeros, zeros, zeros, limits[1:], n, True, unit.copy(), np.ones((3, 1, 1)), panel, work, face, limits
     )
@@ -85,6 +86,7 @@ def warm_up_totals() -> None:
     invert(unit, unit.copy())
     add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), False, unit.copy())
     pack_triangle(unit, one, x.copy())
+    pack_columns(unit, ends[:1], one, x.copy())
     unpack_triangle(one, zeros.copy())
     add_sums(matrix, unit, zeros.copy(), zeros.copy())
     add_products(matrix, unit, zeros.copy())

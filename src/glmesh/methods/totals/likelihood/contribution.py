@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.core.totals import NOTHING
-from glmesh.methods.totals.contribution import triangle
+from glmesh.kernels.gram import pack_columns
 from glmesh.methods.totals.likelihood import cone_sums
 from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
 from glmesh.methods.totals.likelihood.state import LikelihoodQuery
@@ -57,11 +57,12 @@ def levels(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery) -> Indic
     R_i are those of `Likelihood.concordances`; level j stands for R_i <= 2^(j / STEPS), NOTHING for zero.
     """
     assert query.inverse is not None
+    scale = penalty.scale
+    inverse = block.likelihoods[0].reduced(query.inverse / scale)
     out = np.full((block.size, 1), NOTHING)
     for k, likelihood in enumerate(block.likelihoods):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            scale = penalty.scale
-            largest = likelihood.concordances(query.point / scale, query.inverse / scale, query.radius).max(initial=0.0)
+            largest = likelihood.concordances(query.point / scale, inverse, query.radius).max(initial=0.0)
         if not largest <= 0.0:  # NaN is as good as infinite
             steps = np.ceil(STEPS * np.log2(largest) + 1e-9) if np.isfinite(largest) else HIGHEST
             out[k] = int(np.clip(steps, -HIGHEST - 1, HIGHEST))
@@ -120,7 +121,7 @@ def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: LikelihoodQuery
 
 def _packed(matrix: Matrix, query: LikelihoodQuery, scale: Vector) -> Vector:
     """Return the upper triangle, row by row, of a matrix (d, d) in scaled units on the query's columns."""
-    at = query.columns
-    factors = 1.0 / scale[at]
-    part = factors[:, None] * matrix[np.ix_(at, at)] * factors
-    return np.asarray(part[triangle(len(at))])
+    n, factors = len(query.columns), 1.0 / scale[query.columns]
+    out = np.empty(n * (n + 1) // 2)
+    pack_columns(np.ascontiguousarray(matrix), query.columns, factors, out)
+    return out

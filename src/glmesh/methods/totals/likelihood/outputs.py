@@ -111,6 +111,18 @@ def balanced(penalty: Table, rows: Matrix) -> Flags:
     return np.asarray((signs == 0) & columns)
 
 
+def shifts(penalty: Table, n_outputs: int, columns: Indices) -> bool:
+    """Return whether a common shift of all classes in some column is free but for L1, so that the Hessian is flat.
+
+    `penalty` is that of all coefficients, as `gauge` returns it, and `columns` are those of the Hessian, ascending.
+    """
+    if n_outputs == 1:
+        return False
+    alone = np.zeros((n_outputs, len(penalty.l1) // n_outputs), dtype=bool)
+    alone.ravel()[columns] = True
+    return bool(alone.all(axis=0)[_l1_alone(penalty, n_outputs)].any())
+
+
 def _l1_alone(penalty: Table, n_outputs: int) -> Indices:
     """Return the numbers of the columns whose penalty is L1 alone, without bounds."""
     l1, l2, linear, lo, hi = penalty.kernel_rows(len(penalty.l1)).reshape(n_outputs, -1, 5)[-1].T

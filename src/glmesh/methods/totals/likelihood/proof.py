@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.methods.totals.bounds import PROVEN, self_concordance
-from glmesh.methods.totals.likelihood.outputs import balanced
+from glmesh.methods.totals.likelihood.outputs import balanced, shifts
 from glmesh.methods.totals.model import Factored, NewtonModel
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Vector
@@ -43,10 +43,11 @@ class Slack:
         It is that of all coordinates or, where the Hessian is flat, of those that are not at a kink.
         """
         everywhere = np.ones(len(model.columns), dtype=bool)
-        whole = Slack._on(penalty, model, noise, everywhere)
         kinks = (penalty.table.l1[model.columns] > 0) & (model.point[model.columns] == 0)
-        if np.isfinite(whole.length) or not kinks.any():
-            return whole
+        if not kinks.any() or not shifts(penalty.table, penalty.n_outputs, model.columns):
+            whole = Slack._on(penalty, model, noise, everywhere)
+            if np.isfinite(whole.length) or not kinks.any():
+                return whole
         return Slack._on(penalty, model, noise, ~kinks)
 
     @staticmethod

@@ -139,19 +139,32 @@ class SoftmaxLikelihood(Likelihood):
         t_b).(L^T p) <= |t_a - t_b|, for all P: at every distance of the point. R_i is the sum of the two largest
         |t_c - mean of all t|, which is at least every |t_a - t_b|, and at most 2 (C - 1)/C times the largest of them,
         because t_a less the mean of the others is C/(C - 1) times t_a less the mean of all. |t_c - mean| is the length
-        of a triangular matrix of p + 1 rows times (x, 1): a row costs C (p + 1)^2 products, its Hessian more.
+        of a triangular matrix of p + 1 rows, which `reduced` makes, times (x, 1): a row costs C (p + 1)^2 products, its
+        Hessian more.
         """
-        C, n = self.loss.n_classes, self._width
-        factors = inverse.reshape(len(inverse), C, n)
-        centred = factors - factors.mean(axis=1, keepdims=True)
-        columns = [np.asarray(np.linalg.qr(centred[:, c], mode="r")).T for c in range(C)]
+        C = self.loss.n_classes
+        columns = inverse if len(inverse) == self._width else self.reduced(inverse)
         squares = np.empty((len(self.y), C))
-        for rows in self._chunks(n):
-            for c in range(C):
-                moved = self._times(rows, columns[c])
-                squares[rows, c] = np.einsum("ij,ij->i", moved, moved)
+        for rows in self._chunks(columns.shape[1]):
+            moved = self._times(rows, columns)
+            moved *= moved
+            squares[rows] = moved.reshape(len(moved), C, -1).sum(axis=2)
         largest = np.sqrt(np.partition(squares, C - 2, axis=1)[:, C - 2 :]).sum(axis=1)
         return np.where(self.weight > 0, largest, 0.0)
+
+    def reduced(self, inverse: Matrix) -> Matrix:
+        """Return the triangular matrices whose product with (x, 1) is as long as t_c - mean, beside each other.
+
+        The shape is (p + 1, C (p + 1)); `concordances` explains them.
+        """
+        C, n = self.loss.n_classes, self._width
+        factors = inverse[inverse.any(axis=1)].reshape(-1, C, n)
+        centred = factors - factors.mean(axis=1, keepdims=True)
+        out = np.zeros((n, C, n))
+        for c in range(C):
+            found = np.linalg.qr(centred[:, c], mode="r")
+            out[:, c, : len(found)] = found.T
+        return out.reshape(n, C * n)
 
     def noise(self, point: Vector, scale: Vector) -> float:
         """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,).

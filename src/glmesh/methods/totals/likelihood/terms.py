@@ -70,6 +70,13 @@ class Likelihood(ABC):
         certificate of `statistics` takes the largest over all rows of all nodes.
         """
 
+    def reduced(self, inverse: Matrix) -> Matrix:
+        """Return what `concordances` makes of L^-1 whatever the rows are, so that nodes need not all make it.
+
+        `concordances` takes that in the place of L^-1. Here it is L^-1 itself.
+        """
+        return inverse
+
     @abstractmethod
     def noise(self, point: Vector, scale: Vector) -> float:
         """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,)."""
