@@ -20,6 +20,7 @@ ROW = 26  # [px] height of a term
 PARTS = 5  # of the axis at most
 NARROWEST = 1.5  # [% of the width] of an interval below which coefficients are drawn in their standard errors
 MOST = 60  # terms that are drawn; of more the largest
+FEW = 20  # terms that are seen at once where there are no intervals; the others fold out
 # what exp(coefficient) is, by model or family and its link; of other links in RATIO_LINKS "ratio of means"
 RATIOS = {"cox": "hazard ratio", "multinomial": "relative risk ratio", "binomial logit": "odds ratio"}
 RATIOS |= {"poisson log": "rate ratio", "negative_binomial log": "rate ratio", "binomial log": "risk ratio"}
@@ -57,7 +58,12 @@ def of_model(model: Model) -> str:
     ]
     why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
     why = why if model.facts is None and model.alpha else ""
-    return f"{told}{_drawn(own, 'coefficient')}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
+    own.sort(key=lambda term: -abs(term.coef))
+    drawn = _drawn(own[:FEW], "coefficient")
+    if own[FEW:]:
+        more = _drawn(own[FEW:], "coefficient")
+        drawn += f"<details><summary>{len(own) - FEW:,} smaller ones</summary>{more}</details>"
+    return f"{told}{drawn}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
 
 
 def _words(model: Model, summary: Summary) -> str:

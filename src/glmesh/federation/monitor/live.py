@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -37,6 +37,7 @@ class Snapshot:
     version: str  # changes with the content
     whole: bytes  # the document
     content: bytes  # what is in its element main
+    made: float  # [s, monotonic clock]
 
 
 class Allowance:
@@ -76,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403)
         else:
             self.server.asked = time.monotonic()
-            now = self.server.snapshot
+            now = self.server.fresh()
             place = split.path.rpartition("/")[2]
             after = parse_qs(split.query).get("after", [""])[-1]
             if place == "":
@@ -138,10 +139,19 @@ class _Server(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.known, self.unknown = Allowance(), Allowance()  # requests with the token have an allowance of their own
         self.asked = -WATCHED  # [s, monotonic clock] time of the last request with the token
+        self.wanted = threading.Event()  # set by a request that finds an old page
         self.seen = ""  # version that a browser fetched last
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         super().__init__((HOST, 0), _Handler)
         self.port = int(self.server_address[1])
+
+    def fresh(self) -> Snapshot:
+        """Return the page; one that nobody has watched for a while is drawn anew before, for at most a second."""
+        until = time.monotonic() + EVERY
+        while self.snapshot.made < until - 3.0 * EVERY and time.monotonic() < until:
+            self.wanted.set()
+            time.sleep(0.02)
+        return self.snapshot
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Answer a connection in a thread of its own; refuse it with 429 if too many are open."""
@@ -197,19 +207,23 @@ class LivePage:
         records = [folder.look() for folder in self._folders]
         content = body(records)
         if before is not None and content == self._content:
-            return before
+            return replace(before, made=time.monotonic())
         self._content, self._number = content, self._number + 1
-        return Snapshot(str(self._number), live(records).encode(), content.encode())
+        return Snapshot(str(self._number), live(records).encode(), content.encode(), time.monotonic())
 
     def _run(self) -> None:
         """Draw the page every second while it is watched, until the end."""
-        while not self._end.wait(EVERY):
-            if time.monotonic() < self._server.asked + WATCHED:
-                self._server.snapshot = self._draw(self._server.snapshot)
+        server = self._server
+        while not self._end.is_set():
+            server.wanted.wait(EVERY)
+            server.wanted.clear()
+            if time.monotonic() < server.asked + WATCHED and not self._end.is_set():
+                server.snapshot = self._draw(server.snapshot)
 
     def close(self) -> None:
         """Draw the page for the last time, wait for a browser that watches to fetch it, and close the port."""
         self._end.set()
+        self._server.wanted.set()
         self._threads[1].join(5.0)
         self._server.snapshot = self._draw(self._server.snapshot)
         until = time.monotonic() + FAREWELL

@@ -10,14 +10,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from glmesh.federation.monitor.axes import ticks
 from glmesh.federation.monitor.page.words import AWAY, DONE, number, ten
+from glmesh.types import Vector
 
 HEIGHT = 190  # [px] of the plotting area
 LABEL = 15  # [px] between two labels at the ends of lines
+ROOM = 0.1  # share of the height below the goal, for its word
 COLOURS = 7  # that the style sheet has for lines
 LONGEST = 11  # [characters] of a label at the end of a line, which has to fit into the margin
-ALIKE = 0.02  # relative difference of values below which two lines cannot be told apart
+ALIKE = 0.02  # share of width or height below which two lines cannot be told apart
 
 Point = tuple[float, float]
 
@@ -41,29 +45,35 @@ def text(value: object) -> str:
     return html.escape(str(value))
 
 
-def merged(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, with those that cannot be told apart made one, which has the names of all of them."""
+def merged(lines: Sequence[Line], axes: Axes) -> list[Line]:
+    """Return the lines, with those that cannot be told apart on the axes made one, which has all their names."""
     groups: list[list[Line]] = []
-    for line in (one for one in lines if one.points):
+    for line in lines:
         for group in groups:
-            if _alike(group[0], line):
+            if _alike(group[0], line, axes):
                 group.append(line)
                 break
         else:
             groups.append([line])
     out = []
     for group in groups:
-        longest = max(group, key=lambda one: len(one.points))
+        longest = max(group, key=lambda one: one.points[-1][0] - one.points[0][0])
         out.append(Line(", ".join(one.name for one in group), longest.pieces, group[0].colour))
     return out
 
 
-def _alike(one: Line, other: Line) -> bool:
-    """Return whether two lines have the same end, and the same values wherever both have points."""
-    first, second = dict(one.points), dict(other.points)
-    common = first.keys() & second.keys()
-    ends = one.points[-1][0] == other.points[-1][0]
-    return ends and all(math.isclose(first[x], second[x], rel_tol=ALIKE) for x in common)
+def _alike(one: Line, other: Line, axes: Axes) -> bool:
+    """Return whether two lines lie on each other: the same ends and, wherever either has a point, the same height."""
+    (x1, y1), (x2, y2) = (_places(line, axes) for line in (one, other))
+    if len(one.pieces) != len(other.pieces) or abs(x1[0] - x2[0]) > ALIKE * 100 or abs(x1[-1] - x2[-1]) > ALIKE * 100:
+        return False
+    at = np.concatenate([x1, x2])
+    return bool(np.abs(np.interp(at, x1, y1) - np.interp(at, x2, y2)).max() <= ALIKE * HEIGHT)
+
+
+def _places(line: Line, axes: Axes) -> tuple[Vector, Vector]:
+    """Return (percents from the left, pixels from the top) of a line's points."""
+    return np.array([axes.across(x) for x, _ in line.points]), np.array([axes.down(y) for _, y in line.points])
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,8 @@ class Axes:
             return Axes(left, right, 0.0, max([*ys, 0.0]) or 1.0, None, logarithmic)
         logs = [math.log10(y) for y in [*ys, goal] if y > 0] or [0.0]
         low, high = math.floor(min(logs)), math.ceil(max(logs))
+        if goal > 0 and math.log10(goal) < low + ROOM * (high - low):
+            low = math.floor(math.log10(goal) - ROOM * (high - low))  # for its word below
         floor = low - 1.0 if any(y == 0 for y in ys) else None
         return Axes(left, right, low if floor is None else floor, max(high, low + 1.0), floor, logarithmic)
 
@@ -126,10 +138,11 @@ def chart(
     for readers that do not see it; `told` makes text of values. A `goal` > 0 is drawn as a broken line. Lines that
     cannot be told apart are drawn as one; each line has its name and its last value at its end.
     """
-    drawn = merged(lines)
-    if not drawn:
+    given = [line for line in lines if line.points]
+    if not given:
         return ""
-    axes = Axes.of(drawn, logarithmic=logarithmic, goal=goal, start=start)
+    axes = Axes.of(given, logarithmic=logarithmic, goal=goal, start=start)
+    drawn = merged(given, axes)
     out = [f"<div class='chart'><svg width='100%' height='{HEIGHT}' role='img' aria-label='{text(label)}'>"]
     for y, words in axes.levels(told):
         out.append(f"<line class='grid' x1='0' x2='100%' y1='{y:.1f}' y2='{y:.1f}'/>")
@@ -140,7 +153,7 @@ def chart(
     if goal > 0:
         y = axes.down(goal)
         out.append(f"<line class='goal' x1='0' x2='100%' y1='{y:.1f}' y2='{y:.1f}'/>")
-        out.append(f"<text class='goal' x='4' y='{y - 5:.1f}'>goal {text(number(goal))}</text>")
+        out.append(f"<text class='goal' x='4' y='{y + 15:.1f}'>goal {text(number(goal))}</text>")
     out.append(f"<svg viewBox='0 0 100 {HEIGHT}' preserveAspectRatio='none' width='100%' height='{HEIGHT}'>")
     for line in drawn:
         for piece in line.pieces:

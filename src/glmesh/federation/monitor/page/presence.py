@@ -65,7 +65,8 @@ def _at(name: str, figures: Figures) -> str:
         return AWAY
     if neighbour is not None:
         return _SEEN.get(neighbour["state"], UNKNOWN)
-    return HERE if name in figures.get("members", ()) else UNKNOWN
+    gossips = any("deadline" in one for one in figures.get("neighbours", {}).values())  # and hears neighbours alone
+    return HERE if name in figures.get("members", ()) and not gossips else UNKNOWN
 
 
 def spans(name: str, sites: Sequence[SiteRecord], until: float) -> tuple[list[Span], list[float]]:

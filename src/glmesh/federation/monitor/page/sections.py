@@ -103,7 +103,7 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
     models = [(site.name, site.model) for site in sites if site.model is not None]
     if not models:
         running = any(site.runs for site in sites)
-        return section("Coefficients", "<p>None yet: they are shown as soon as they are proven.</p>") if running else ""
+        return section("Coefficients", "<p>None yet: they are shown as soon as they are proven.</p>", "wide") if running else ""
     if models[0][1].is_share:
         parts = [f"<h3>Columns of {text(name)}</h3>{of_model(model)}" for name, model in models]
         return section("Coefficients", "".join(parts), "wide")
@@ -120,7 +120,7 @@ def table(sites: Sequence[SiteRecord]) -> str:
         missing = presence.away(name, sites, until)
         away = duration(missing) if missing >= 1 else "never"
         if name not in own:
-            rows.append((name, presence.words(name, sites), "its own affair", "", "", "", "", away))
+            rows.append((name, presence.words(name, sites), "not told", "", "", "", "", away))
             continue
         site = own[name]
         n = site.about["rows"] if site.about is not None else None
@@ -238,9 +238,9 @@ def _setting(value: object) -> str:
 
 
 def footing(sites: Sequence[SiteRecord]) -> str:
-    """Return the foot of the page: what a proof is about, and when the page was made."""
-    now = max((site.now for site in sites), default=time.time())
+    """Return the foot of the page: what a proof is about, and of when the page is."""
+    now = max((site.latest for site in sites), default=time.time())
     return (
         "<footer><p>What is proven is about the optimiser on these rows, not about the data.</p>"
-        f"<p class='quiet'>{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}, glmesh</p></footer>"
+        f"<p class='quiet'>State of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}, glmesh</p></footer>"
     )

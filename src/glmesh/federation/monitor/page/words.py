@@ -15,6 +15,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up
 
 PROVEN = ("certified", "alone")  # outcomes of a run that has proven its model
+STALE = 300  # [rounds] without a new proof after which the page says so; in a ring of 16 one comes every 60 rounds
 STATES = {  # outcome of a run -> how its site is called
     "certified": "finished",
     "alone": "finished",
@@ -134,7 +135,7 @@ def _finished(site: SiteRecord, others: Sequence[SiteRecord]) -> Verdict:
     """Return the verdict on a run that `site` ended with a proven model; `others` have not ended so."""
     proof, _ = proof_of(site.last)
     left_out = without_text(site.last.get("members", ()), site.last.get("without", ()))
-    head = f"Finished: {proof or 'proven'}" + (f", {left_out}" if left_out else "")
+    head = f"Finished, with a proof{proof and ': '}{proof}" + (f", {left_out}" if left_out else "")
     end = site.end or {}
     said = [str(end.get("why", "")), bound(site.model)]
     said += [f"{one.name}: {state(one)}." for one in others]
@@ -168,6 +169,9 @@ def _under_way(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> Ve
         return Verdict(f"Round {last['round']:,}, without a sign of {named(silent)}", text, False)
     if "round" not in last:
         return Verdict("The sites meet", "They compare settings and columns before anything is computed.", None)
+    about, made = last.get("certificate_round"), last["round"]
+    if "tol_se" not in last and proof and about is not None and made > about + STALE:
+        so_far += f" That is about round {about:,}; no proof has come since, which is so while a site is away."
     done = sorted({name for site in running for name in site.last.get("done", ())})
     text = f"{so_far} {named(done)} hold{'s' if len(done) == 1 else ''} a proof already." if done else so_far
     return Verdict(f"Training, round {last['round']:,}", text, None)
