@@ -47,14 +47,17 @@ def of_model(model: Model) -> str:
     """Return HTML on the coefficients of a model: with intervals and the table where there are some, else as bars."""
     summary = None if model.facts is None else table_of(Inference(model.facts, rows=model.rows))
     if summary is not None:
-        table = f"<details open><summary>Table</summary><div class='scroll inference'>{summary._repr_html_()}</div></details>"
+        inference = f"<div class='scroll inference'>{summary._repr_html_()}</div>"
+        table = f"<details open><summary>Table</summary>{inference}</details>"
         return f"<p>{html.escape(_words(model, summary))}</p>{forest(summary)}{table}"
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
     coef = np.ravel(model.coef)
     said = f"{int((coef == 0).sum()):,} of {len(coef):,} coefficients are 0." if (coef == 0).any() else ""
     told = "".join(f"<p>{html.escape(name)}: {value:.4g}</p>" for name, value in intercepts)
     own = [
-        _Term(name, value, value, value, f"{value:.4g}") for name, value in zip(terms, coef.tolist(), strict=True) if value
+        _Term(name, value, value, value, f"{value:.4g}")
+        for name, value in zip(terms, coef.tolist(), strict=True)
+        if value
     ]
     why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
     why = why if model.facts is None and model.alpha else ""
@@ -106,8 +109,8 @@ def forest(summary: Summary) -> str:
     if 100.0 * (columns[:, 2] - columns[:, 1]).min() / (high - low) < NARROWEST and (errors > 0).all():
         drawn, unit = columns / errors[:, None], "coefficient, in its standard errors"
     terms = [
-        _Term(summary.terms[k], *places, _figure(numbers, ratio))
-        for k, places, numbers in zip(own, drawn.tolist(), columns, strict=True)
+        _Term(summary.terms[k], here, begin, end, _figure(numbers, ratio))
+        for k, (here, begin, end), numbers in zip(own, drawn.tolist(), columns, strict=True)
     ]
     percent = f"{100 * summary.level:g} % interval"
     beside = f"<br><span class='ratio'>{ratio}</span>" if ratio else ""
@@ -155,13 +158,12 @@ def _drawn(terms: Sequence[_Term], label: str, heading: str = "") -> str:
         f"<line class='{'zero' if mark == '0' else 'grid'}' x1='{x:.2f}%' x2='{x:.2f}%' y1='0' y2='{ROW}'/>"
         for x, mark in marks
     )
-    head = f"<div class='row quiet'><span class='term'></span><span class='strip'></span><span class='figure'>{heading}</span></div>"
+    head = f"<div class='row quiet'><span class='figure'>{heading}</span></div>"
     rows = "".join(_row(term, grid, low, high) for term in terms)
     numbers = "".join(f"<text x='{x:.2f}%' y='14' text-anchor='middle'>{mark}</text>" for x, mark in marks)
-    axis = (
-        "<div class='row'><span class='term'></span><div class='strip'><svg width='100%' height='38' aria-hidden='true'>"
-        f"{numbers}<text class='quiet' x='50%' y='33' text-anchor='middle'>{html.escape(label)}</text></svg></div></div>"
-    )
+    numbers += f"<text class='quiet' x='50%' y='33' text-anchor='middle'>{html.escape(label)}</text>"
+    axis = f"<div class='row'><div class='strip'><svg width='100%' height='38' aria-hidden='true'>{numbers}</svg>"
+    axis += "</div></div>"
     return f"<div class='forest'>{head if heading else ''}{rows}{axis}</div>{note}"
 
 

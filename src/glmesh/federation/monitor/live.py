@@ -6,6 +6,7 @@ what is there. Nothing is shared with the thread that computes, neither a lock n
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import socket
@@ -81,6 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             place = split.path.rpartition("/")[2]
             after = parse_qs(split.query).get("after", [""])[-1]
             if place == "":
+                self.server.seen = now.version
                 self._answer(200, now.whole, now.version)
             elif place != "now":
                 self._answer(404)
@@ -160,10 +162,8 @@ class _Server(ThreadingHTTPServer):
             super().process_request(request, client_address)
             return
         request.settimeout(1.0)
-        try:
+        with contextlib.suppress(OSError):
             request.sendall(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        except OSError:
-            pass
         self.shutdown_request(request)
 
     def process_request_thread(

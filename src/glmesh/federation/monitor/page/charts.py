@@ -189,12 +189,11 @@ def strip(spans: Sequence[tuple[float, float, str, str]], marks: Sequence[tuple[
     for begin, end, presence, words in spans:
         width = max(end - begin, 0.4)
         title = f"<title>{text(words)}</title>"
+        kind, x = presence, f"x='{begin:.2f}%'"
         if presence == AWAY:
             out.append(f"<line class='away' x1='{begin:.2f}%' x2='{end:.2f}%' y1='11' y2='11'>{title}</line>")
         else:
-            out.append(
-                f"<rect class='{presence}' x='{begin:.2f}%' width='{width:.2f}%' y='4' height='14' rx='3'>{title}</rect>"
-            )
+            out.append(f"<rect class='{kind}' {x} width='{width:.2f}%' y='4' height='14' rx='3'>{title}</rect>")
     for place, words in marks:
         out.append(f"<line class='mark' x1='{place:.2f}%' x2='{place:.2f}%' y1='0' y2='22'>")
         out.append(f"<title>{text(words)}</title></line>")

@@ -45,7 +45,9 @@ def presence(sites: Sequence[SiteRecord]) -> dict[str, str]:
             site = own[name]
             found[name] = DONE if is_done(site) else HERE if site.runs else AWAY
         else:
-            found[name] = _as_seen(name, [site for site in sites if site.runs] or [site for site in sites if site.entries])
+            found[name] = _as_seen(
+                name, [site for site in sites if site.runs] or [site for site in sites if site.entries]
+            )
     return found
 
 

@@ -213,6 +213,9 @@ def thinned(entries: list[Any]) -> list[Any]:
     kept = [
         one
         for k, one in enumerate(entries)
-        if k % 2 == 0 or k + 1 == len(entries) or abs(begins[k] - begins[k + 1]) > 1 or abs(begins[k] - begins[k - 1]) > 1
+        if k % 2 == 0
+        or k + 1 == len(entries)
+        or abs(begins[k] - begins[k + 1]) > 1
+        or abs(begins[k] - begins[k - 1]) > 1
     ]
     return kept if len(kept) < len(entries) else entries[len(entries) // 2 :]

@@ -54,21 +54,21 @@ def heading(sites: Sequence[SiteRecord]) -> str:
 def proof(sites: Sequence[SiteRecord]) -> str:
     """Return the section on the proof by round, with the goal."""
     counted = any("tol_se" in site.last for site in sites)
-    key, aim = ("standard_errors", "tol_se") if counted else ("certificate", "tol")
     lines = []
     for k, site in enumerate(sites):
         found: dict[float, float] = {}
         for entry in site.entries:
-            value, at = entry.get(key), entry.get("certificate_round")
+            value = entry.get("standard_errors") if counted else entry.get("certificate")
+            at = entry.get("certificate_round")
             if isinstance(value, float) and at is not None:
                 found[float(at)] = value
         lines.append(Line(site.name, (tuple(sorted(found.items())),) if found else (), k))
-    goal = max((float(dict(site.last).get(aim) or 0.0) for site in sites), default=0.0)
+    goal = max((site.last.get("tol_se", 0.0) if counted else site.last.get("tol", 0.0) for site in sites), default=0.0)
     drawn = chart(lines, "rounds", "what is proven, by round", logarithmic=True, goal=goal, start=0.0)
     what = "standard errors that a coefficient may be off" if counted else "relative duality gap"
-    last = next((site.last for site in sites if site.last), {})
     if not drawn:
-        return section("Proof", f"<p>Nothing is proven yet; asked for: {text(proof_of(last)[1])}.</p>")
+        asked = next((f"; asked for: {proof_of(site.last)[1]}" for site in sites if site.last), "")
+        return section("Proof", f"<p>Nothing is proven yet{text(asked)}.</p>")
     return section("Proof", f"<p class='quiet'>{what}, proven by round</p>{drawn}")
 
 
@@ -81,7 +81,9 @@ def who(sites: Sequence[SiteRecord]) -> str:
     for name, (since, until) in waited_for(sites).items():
         limit = f", until {clock(until)}" if until is not None else ""
         told = [f"by {site.name}" for site in sites if name in ((site.last.get("waiting") or {}).get("names", ()))]
-        waiting.append(f"<li>Messages of <b>{text(name)}</b> are waited for since {clock(since)}{limit}, {named(told)}.</li>")
+        waiting.append(
+            f"<li>Messages of <b>{text(name)}</b> are waited for since {clock(since)}{limit}, {named(told)}.</li>"
+        )
     kinds: dict[str, list[str]] = {}
     for name in names:
         kinds.setdefault(now[name], []).append(name)
@@ -103,7 +105,11 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
     models = [(site.name, site.model) for site in sites if site.model is not None]
     if not models:
         running = any(site.runs for site in sites)
-        return section("Coefficients", "<p>None yet: they are shown as soon as they are proven.</p>", "wide") if running else ""
+        return (
+            section("Coefficients", "<p>None yet: they are shown as soon as they are proven.</p>", "wide")
+            if running
+            else ""
+        )
     if models[0][1].is_share:
         parts = [f"<h3>Columns of {text(name)}</h3>{of_model(model)}" for name, model in models]
         return section("Coefficients", "".join(parts), "wide")
@@ -113,7 +119,7 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
 def table(sites: Sequence[SiteRecord]) -> str:
     """Return the section with a row for each site: state, rows where they may be told, rounds, traffic, away."""
     heads = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")
-    rows = []
+    rows: list[tuple[str, ...]] = []
     until = max((site.latest for site in sites), default=0.0)
     own = {site.name: site for site in sites}
     for name in presence.members(sites):
@@ -127,20 +133,25 @@ def table(sites: Sequence[SiteRecord]) -> str:
         missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
         rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
         told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
-        traffic = [size(total(site, key)) for key in ("bytes_sent", "bytes_received")]
-        rows.append((name, presence.words(name, sites), "" if n is None else f"{n:,}", rounds, told, *traffic, away))
+        ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
+        sent = size(sum(one.get("bytes_sent", 0) for one in ends))
+        received = size(sum(one.get("bytes_received", 0) for one in ends))
+        rows.append(
+            (name, presence.words(name, sites), "" if n is None else f"{n:,}", rounds, told, sent, received, away)
+        )
     body = "".join(
-        "<tr>" + "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(heads, row, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(heads, row, strict=True))
+        + "</tr>"
         for row in rows
     )
-    hidden = "<p class='quiet'>A site tells its number of rows only in its own folder.</p>" if len(own) < len(rows) else ""
+    hidden = (
+        "<p class='quiet'>A site tells its number of rows only in its own folder.</p>" if len(own) < len(rows) else ""
+    )
     head = "".join(f"<th>{one}</th>" for one in heads)
-    return section("Sites", f"<div class='scroll'><table class='rows'><tr>{head}</tr>{body}</table></div>{hidden}", "wide")
-
-
-def total(site: SiteRecord, key: str) -> float:
-    """Return a figure that counts from 0 in every process, summed over all processes of a site."""
-    return float(sum(dict(session.entries[-1]).get(key, 0) for session in site.sessions))  # type: ignore[misc]
+    return section(
+        "Sites", f"<div class='scroll'><table class='rows'><tr>{head}</tr>{body}</table></div>{hidden}", "wide"
+    )
 
 
 def lanes(sites: Sequence[SiteRecord]) -> str:
@@ -227,7 +238,9 @@ def settings(sites: Sequence[SiteRecord]) -> str:
     rows += [(f"version of {name}", number) for name, number in about["versions"].items()]
     body = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in rows)
     said = f"<p>{text(about['disclosure'])}</p>"
-    return section("Settings and versions", f"{said}<details><summary>All settings</summary><table>{body}</table></details>")
+    return section(
+        "Settings and versions", f"{said}<details><summary>All settings</summary><table>{body}</table></details>"
+    )
 
 
 def _setting(value: object) -> str:

@@ -99,8 +99,8 @@ def waited_for(sites: Sequence[SiteRecord]) -> dict[str, tuple[float, float | No
     """Return {name: (since, until)} of the members that running sites wait for [s since 1970]; until None: no limit."""
     found: dict[str, tuple[float, float | None]] = {}
     for site in sites:
-        waiting = site.last.get("waiting") if site.runs else None
-        for name in waiting["names"] if waiting else ():
+        waiting = (site.last.get("waiting") or {}) if site.runs else {}
+        for name in waiting.get("names", ()):
             since = min(waiting["since"], found.get(name, (math.inf, None))[0])
             found[name] = since, waiting["until"]
     return found
@@ -161,7 +161,12 @@ def _under_way(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> Ve
         text = f"No proof can come while {named(list(waiting))} {verb} away, so there is no estimate either. {so_far}"
         return Verdict(f"Waiting for {named(list(waiting))} since {clock(since)}", text, False)
     silent = sorted(
-        {name for site in running for name, one in site.last["neighbours"].items() if one["state"] in ("silent", "down")}
+        {
+            name
+            for site in running
+            for name, one in site.last["neighbours"].items()
+            if one["state"] in ("silent", "down")
+        }
         - {site.name for site in sites if is_done(site)}
     )
     if silent and "round" in last:
