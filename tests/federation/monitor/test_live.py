@@ -74,9 +74,19 @@ def test_without_the_token_a_request_is_refused_and_told_nothing(tmp_path: Path)
         for line in (b"GET /\xc3\xa9\xff/ HTTP/1.1", b"GET / HTTP/9", b"nonsense", b"GET " + 70_000 * b"x"):
             with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as connection:
                 connection.sendall(line + b"\r\n\r\n")
-                told = connection.recv(1000)
-                assert told.startswith(b"HTTP/1.1 4")
-                assert told.endswith(b"\r\n\r\n"), "an empty body"
+                told = _read(connection)
+                assert told == b"" or (told.startswith(b"HTTP/1.1 4") and told.endswith(b"\r\n\r\n")), told
+
+
+def _read(connection: socket.socket) -> bytes:
+    """What comes until the other end closes the connection."""
+    told = b""
+    try:
+        while part := connection.recv(1000):
+            told += part
+    except ConnectionResetError:
+        pass
+    return told
 
 
 def test_a_request_for_another_host_is_refused_since_names_can_be_rebound(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ RATE, BURST = 10.0, 30.0  # [requests/s] that are answered for long, and request
 CONNECTIONS = 16  # that are open at the same time
 PATIENCE = 5.0  # [s] that a request may take to arrive
 EVERY = 1.0  # [s] between two drawings
+LATEST = 3.0  # [s] that a request waits for an old page to be drawn anew
 WATCHED = 10.0  # [s] after a request for which the page is drawn anew, and waited for at the end
 FAREWELL = 3.0  # [s] that the end waits for a browser to fetch the last page
 
@@ -148,9 +149,9 @@ class _Server(ThreadingHTTPServer):
         self.port = int(self.server_address[1])
 
     def fresh(self) -> Snapshot:
-        """Return the page; one that nobody has watched for a while is drawn anew before, for at most a second."""
-        until = time.monotonic() + EVERY
-        while self.snapshot.made < until - 3.0 * EVERY and time.monotonic() < until:
+        """Return the page; one that nobody has watched for a while is drawn anew before, within LATEST seconds."""
+        began = time.monotonic()
+        while self.snapshot.made < began - 1.5 * EVERY and time.monotonic() < began + LATEST:
             self.wanted.set()
             time.sleep(0.02)
         return self.snapshot
