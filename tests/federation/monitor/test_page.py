@@ -97,6 +97,27 @@ def test_the_lane_of_a_member_that_wrote_nothing_is_what_its_neighbour_saw() -> 
     assert kinds == ["here", "away", "here"]
 
 
+def test_the_lane_of_a_neighbour_is_that_of_its_link_and_begins_with_its_absence() -> None:
+    """The history begins when all have met; the log knows when a neighbour came, went and was silent."""
+    entries = [entry("alice", at, 0.0, neighbours={"bob": {"state": "up", "dropped": 0}}) for at in range(20, 41)]
+    about = [(5, "up"), (22, "silent"), (25, "heard"), (30, "down"), (34, "up")]
+    events = [event("alice", at, what, peer="bob", why="") for at, what in about]
+    site = SiteRecord("alice", entries, events, None, None, START + 41)
+    found, _ = presence.spans("bob", [site], START + 41)
+    assert [(begin - START, end - START, kind) for begin, end, kind in found] == [
+        (0, 5, "away"), (5, 22, "here"), (22, 25, "away"), (25, 30, "here"), (30, 34, "away"), (34, 40, "here"),
+    ]  # fmt: skip
+    assert presence.away("bob", [site], START + 41) == 12
+
+
+def test_a_neighbour_that_has_finished_is_not_away_when_its_link_ends() -> None:
+    entries = [entry("alice", at, 0.0, neighbours={"bob": {"state": "up", "dropped": 0}}) for at in range(1, 11)]
+    events = [event("alice", 0, "up", peer="bob"), event("alice", 10, "down", peer="bob", why="its stream ended")]
+    end = event("alice", 10.5, "end", outcome="certified", why="Done.", sites=[], without=[])
+    site = SiteRecord("alice", entries, [*events, end], None, None, START + 11)
+    assert [kind for _, _, kind in presence.spans("bob", [site], START + 11)[0]] == ["here"]
+
+
 def test_while_a_member_is_away_there_is_no_estimate_and_the_page_says_that_no_proof_can_come() -> None:
     waiting = {"names": ["carol"], "since": START, "until": None}
     said = verdict([running("alice", waiting=waiting), running("bob", waiting=waiting)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glmesh.federation.monitor.history import Figures
-from glmesh.federation.monitor.page.record import SiteRecord
+from glmesh.federation.monitor.page.record import Event, SiteRecord
 from glmesh.federation.monitor.page.words import AWAY, DONE, HERE, UNKNOWN, is_done, state
 
 _SEEN = {"up": HERE, "finished": DONE, "silent": AWAY, "down": AWAY}  # a link's state -> presence of the neighbour
+_LINKS = {"up": HERE, "heard": HERE, "down": AWAY, "silent": AWAY}  # event about a link -> presence from then on
 Span = tuple[float, float, str]  # (begin, end, presence), times in seconds since 1970
 
 
@@ -78,7 +79,10 @@ def spans(name: str, sites: Sequence[SiteRecord], until: float) -> tuple[list[Sp
     """
     own = next((site for site in sites if site.name == name and site.sessions), None)
     if own is None:
-        return _seen_spans(name, next((site for site in sites if site.sessions), None)), []
+        others = [site for site in sites if site.sessions]
+        linked = [site for site in others if any(_is_link(event, name) for event in site.events)]
+        seen = [_linked_spans(name, site) for site in linked] or [_seen_spans(name, site) for site in others]
+        return (seen[0] if seen else []), []
     found: list[Span] = []
     for session in own.sessions:
         if found and session.began > found[-1][1]:
@@ -89,10 +93,39 @@ def spans(name: str, sites: Sequence[SiteRecord], until: float) -> tuple[list[Sp
     return found, [session.began for session in own.sessions[1:]]
 
 
-def _seen_spans(name: str, site: SiteRecord | None) -> list[Span]:
-    """Return the spans of presence of a member as another site saw it in its history; None: no site saw anything."""
+def _is_link(event: Event, name: str) -> bool:
+    """Return whether an event is about the link to the member `name`."""
+    return event["event"] in _LINKS and event.get("peer") == name
+
+
+def _linked_spans(name: str, site: SiteRecord) -> list[Span]:
+    """Return the spans of presence of a neighbour by the events of its link: away from the start until it came up.
+
+    The time after the last sign of a neighbour that has finished is left out.
+    """
     found: list[Span] = []
-    for session in site.sessions if site is not None else ():
+    for session in site.sessions:
+        begin, kind = session.began, AWAY
+        for event in site.events:
+            if _is_link(event, name) and session.began - 1.0 <= event["time"] < session.ended:
+                found.append((begin, max(begin, float(event["time"])), kind))
+                begin, kind = max(begin, float(event["time"])), _LINKS[event["event"]]
+        found.append((begin, max(begin, session.ended), kind))
+    if found and found[-1][2] == AWAY and presence([site]).get(name) == DONE:
+        del found[-1]
+    joined: list[Span] = []
+    for span in found:
+        if joined and joined[-1][2] == span[2] and joined[-1][1] == span[0]:
+            joined[-1] = (joined[-1][0], span[1], span[2])
+        elif span[1] > span[0]:
+            joined.append(span)
+    return joined
+
+
+def _seen_spans(name: str, site: SiteRecord) -> list[Span]:
+    """Return the spans of presence of a member as another site saw it in its history."""
+    found: list[Span] = []
+    for session in site.sessions:
         entries = session.entries
         for here, following in zip(entries, [*entries[1:], entries[-1]], strict=True):
             kind = _at(name, here)
