@@ -26,6 +26,7 @@ def add_options(parser: Parser) -> None:
         "leaves model.npz, history.jsonl and log.jsonl in its state folder. SIGTERM or Ctrl-C pause it.",
         "glmesh node alice.toml",
         "glmesh node alice.toml --plain 2> alice.log",
+        "glmesh node alice.toml --live",
     )
     parser.add_argument("file", metavar="NODE.toml", help="the node file of the site")
     parser.add_argument("--plain", action="store_true", help="write lines instead of a live view")

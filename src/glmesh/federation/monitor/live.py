@@ -1,7 +1,7 @@
 """The live page: sites seen in a browser on this machine, at an address that nobody can guess.
 
-A thread reads the files of state folders, draws the page and swaps it in one assignment; requests are answered with
-what is there. Nothing is shared with the thread that computes, neither a lock nor an object.
+A thread reads the files of state folders and, of a node of this process, its figures; it draws the page and swaps it in
+one assignment, and requests are answered with what is there. No lock is shared with the thread that computes.
 """
 
 from __future__ import annotations
@@ -219,7 +219,8 @@ class LivePage:
             server.wanted.wait(EVERY)
             server.wanted.clear()
             if time.monotonic() < server.asked + WATCHED and not self._end.is_set():
-                server.snapshot = self._draw(server.snapshot)
+                with contextlib.suppress(RuntimeError):  # a dict of the node grew while it was read; a second later
+                    server.snapshot = self._draw(server.snapshot)
 
     def close(self) -> None:
         """Draw the page for the last time, wait for a browser that watches to fetch it, and close the port."""
