@@ -107,11 +107,12 @@ def test_up_prints_the_proof_of_each_site_and_the_table_once(capsys: pytest.Capt
     parts = [f"{name}={name}.csv" for name in names]
     assert main(["federation", "add", "fed.toml", *parts, "--port", str(free_ports(3)[0])]) == 0
     capsys.readouterr()
-    assert main(["up", "fed.toml"]) == 0
+    assert main(["up", "fed.toml", "--live"]) == 0
     told = capsys.readouterr().out
+    assert told.count("live page, for this machine only: http://127.0.0.1:") == 1
     assert told.count(" standard errors of the exact estimate;") == 3
     assert told.count("Generalised linear model") == 1
     assert main(["status", "bob.toml"]) == 0
     assert "bob: finished, within" in capsys.readouterr().out
     assert main(["report", "alice.state", "--out", "report.html"]) == 0
-    assert Path("report.html").read_text().count("<circle") == 3
+    assert Path("report.html").read_text().count("class='interval'") == 3

@@ -5,11 +5,14 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
+from glmesh.cli.node import show_live
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
@@ -35,6 +38,7 @@ def add_options(parser: Parser) -> None:
         "glmesh up federation.toml",
     )
     parser.add_argument("file", metavar="FEDERATION", help="a federation file")
+    parser.add_argument("--live", action="store_true", help="show all nodes on a page in a browser on this machine")
     parser.add_argument("--verbose", action="store_true", help="print the log lines of the nodes, too")
 
 
@@ -42,6 +46,8 @@ def run(options: Namespace) -> int:
     """Start all nodes of a federation as processes, wait, print how each ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Federation, Site
+    from glmesh.federation.monitor.page.record import Folder
+    from glmesh.federation.monitor.server import ask
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -52,6 +58,9 @@ def run(options: Namespace) -> int:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
     print(federation.disclosure, flush=True)
     running = _Federation({name: Site.read(file) for name, file in files.items()})
+    parts = ExitStack()
+    if options.live:
+        show_live(parts, [Folder(site.state, partial(ask, site)) for site in running.sites.values()])
     try:
         running.start(files, verbose=options.verbose)
         running.wait()
@@ -59,6 +68,7 @@ def run(options: Namespace) -> int:
         return INTERRUPTED
     finally:
         running.end()
+        parts.close()
     return running.tell()
 
 

@@ -87,7 +87,9 @@ def test_a_family_over_tls_has_the_simulators_bits_and_a_table(
     history.close()
     assert "finished, within" in ended_text(last_words(Site.read(tmp_path / "alice.toml")))
     html = page([str(tmp_path / "alice.state")])
-    assert html.count("<circle") == len(np.ravel(expected.coef)) - bool(part.held) - 4 * (name == "multinomial")
+    assert html.count("class='interval'") == len(np.ravel(expected.coef)) - bool(part.held) - 4 * (
+        name == "multinomial"
+    )
     assert "The exact estimate is the maximum of the likelihood of the 300 rows of alice, bob and carol" in html
 
 

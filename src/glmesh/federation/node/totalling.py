@@ -21,7 +21,7 @@ from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import Kept, TotalsStore
-from glmesh.federation.node.training import Ending, TrainingOutcome
+from glmesh.federation.node.training import Ending, TrainingOutcome, look_again
 from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
@@ -161,7 +161,7 @@ class Totalling:
             self.machine.refuse(public)
             self._pass_on()
             raise Mismatch(public, private=f"{self._site.file.name}: {_OTHER_ROWS}")
-        looked = -np.inf
+        began, looked = time.monotonic(), -np.inf
         while not self._neighbourhood.stop.is_set():
             self._turn()
             now = time.monotonic()
@@ -169,7 +169,7 @@ class Totalling:
                 return self._finish(record)
             if (ending := self.ends_early(now)) is not None:
                 return ending
-            if now >= looked + 0.5:
+            if now >= looked + look_again(now - began):
                 looked = now
                 self._say_waiting(now)
                 record()

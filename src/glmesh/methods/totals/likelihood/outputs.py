@@ -120,7 +120,8 @@ def shifts(penalty: Table, n_outputs: int, columns: Indices) -> bool:
         return False
     alone = np.zeros((n_outputs, len(penalty.l1) // n_outputs), dtype=bool)
     alone.ravel()[columns] = True
-    return bool(alone.all(axis=0)[_l1_alone(penalty, n_outputs)].any())
+    whole: Flags = np.asarray(alone.all(axis=0))
+    return bool(whole[_l1_alone(penalty, n_outputs)].any())
 
 
 def _l1_alone(penalty: Table, n_outputs: int) -> Indices:
