@@ -9,6 +9,7 @@ import numpy as np
 
 from glmesh.contract import Contract, DataTable, agree, fit
 from glmesh.contract.fitting import listed, spoken
+from glmesh.core.moments import with_moments
 from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
@@ -118,7 +119,7 @@ def _by_formula(
         table = without_gaps(table, used)
     frame = Frame.of_table(table)
     levels = processes.all_gather([Levels.of(frame, formula)])
-    design = design_of(formula, levels)
+    design = with_moments(design_of(formula, levels), [frame], processes)
     made = designed(table, design, frame, extra)
     if not formula.target:
         made = replace(made, y=response_of(formula, frame))

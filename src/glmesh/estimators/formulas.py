@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from glmesh.core.moments import with_moments
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.expressions import Factor
@@ -258,7 +259,8 @@ def _design(formula: Formula, frames: Sequence[Frame], sites: Sequence[str | flo
     first = frames[0].orders
     orders = {name: order for name, order in first.items() if all(one.orders.get(name) == order for one in frames)}
     own = SITE in formula.variables and not any(SITE in frame.columns for frame in frames)
-    return design_of(formula, tables, orders=orders, sites=[one for one in sites if one is not None] if own else ())
+    levels = [one for one in sites if one is not None] if own else ()
+    return with_moments(design_of(formula, tables, orders=orders, sites=levels), frames)
 
 
 def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:

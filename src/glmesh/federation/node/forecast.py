@@ -92,7 +92,7 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     part = federation.problem
     fit = _of_fit(federation, p)
     levels = [SLOTS + 1, TEXTS * WORDS] * (len(formula_of(part.formula).categories) if part.formula else 0)
-    first = [*levels, EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
+    first = [*levels, *_of_moments(part), EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
     if not part.cv:
         return first + fit
     n_weights = len(part.alphas) or N_WEIGHTS
@@ -104,6 +104,15 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     return first + units + paths + held_out + [EDGES * FIELDS] + fit
 
 
+def _of_moments(part: ProblemPart) -> list[int]:
+    """Return how many numbers a site contributes to each of the totals that moments of a formula take."""
+    named = {one.expression for factor in formula_of(part.formula).factors.values() for one in factor.standardised} if (
+        part.formula
+    ) else set()
+    q = len(named)
+    return [EDGES * (q + 1), 5 * q + 3, EDGES * 2 * q, 6 * q] if q else []
+
+
 def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     """Return how many numbers a site contributes to each total of a family's fit, in their order.
 
@@ -112,7 +121,7 @@ def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     d = n_outputs * (p + 1)
     k = max(n_outputs - 1, 1) * (p + part.fit_intercept - bool(part.held))
     triangle = k * (k + 1) // 2
-    totals = [EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
+    totals = [*_of_moments(part), EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
     totals += [EDGES] * PROOFS
     if not part.is_unpenalised:
         return totals

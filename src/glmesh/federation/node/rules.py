@@ -115,6 +115,19 @@ class RuleBook:
                 why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
                 raise self._refuse(f"{why}{_perhaps_separated(block)}")
 
+    def check_sums(self, d: int, sizes: Vector) -> None:
+        """Raise Refusal if sums of d products of all of the site's rows, before a fit, would show few of these.
+
+        `sizes`, shape (m,), is what each row adds to the trace of these sums.
+        """
+        if len(sizes) < self.rules.least_rows:
+            raise self._refuse(f"{len(sizes)} rows, least_rows = {self.rules.least_rows}")
+        if self.shows_few(d, np.ones(len(sizes)), sizes):
+            raise self._refuse(
+                f"few of this site's {len(sizes)} rows make up most of what center and standardize would sum up; take "
+                "numbers that all agree on: I((x - 50) / 10)"
+            )
+
     def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
 

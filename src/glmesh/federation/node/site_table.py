@@ -51,7 +51,7 @@ def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> D
     if part.drops_gaps:  # else what refuses gaps says so first
         for one in formula.factors.values():
             if one.role in ("number", "spline"):
-                one.columns(frame)  # refuses what is not finite, and what is outside of a spline
+                one.check(frame)  # refuses what is not finite, and what is outside of a spline
     Levels.of(frame, formula)  # refuses what is neither numbers nor text
     return made
 
