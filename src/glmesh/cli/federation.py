@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glmesh.cli.families import add_family_options, check_family_options
+from glmesh.cli.families import add_family_options, add_survival_options, check_family_options
 from glmesh.cli.models import MODELS, loss_text, parse_family
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
@@ -62,8 +62,7 @@ def _add_init(init: Parser) -> None:
     add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
     add_family_options(add, others=(MULTINOMIAL, COX))
-    add("--time", metavar="COLUMN", help="with --family cox, column with the time of the event or of censoring")
-    add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
+    add_survival_options(add)
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
     add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1, with --family 0; not "
         "with --cv)")  # fmt: skip
