@@ -190,7 +190,10 @@ def heterogeneity_test(facts: FitFacts, *, use_f: bool | None = None) -> Test:
     """
     refuse_penalty(facts.fitted)
     if np.isnan(facts.between):
-        raise UnsuitablePair("the file of this model is older than this test; fit it again")
+        raise UnsuitablePair(
+            "whether sites differ is not known: the rules of a site held its number back, since one row or few would "
+            "show in it, or the file of this model is older than this test"
+        )
     df = facts.between_rank - facts.rank
     if df < 1:
         raise UnsuitablePair(

@@ -10,16 +10,17 @@ import pytest
 import statsmodels.api as sm
 
 from glmesh.contract import Contract, DataTable, fit
-from glmesh.errors import GlmeshError, Mismatch
+from glmesh.errors import GlmeshError, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.config.site import SiteRules
+from glmesh.federation.node import program
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.program import FAR
 from glmesh.federation.node.roles import with_roles
 from glmesh.federation.node.rules import RuleBook, class_counts, has_constant_curvature, n_coefficients, n_rows
 from glmesh.federation.totals import Beginning, Refusal, Unequal
-from glmesh.inference import Inference
+from glmesh.inference import Inference, heterogeneity_test
 from glmesh.methods.totals.likelihood import method
 from glmesh.methods.totals.likelihood.contribution import contribute
 from glmesh.types import Matrix, Vector
@@ -434,6 +435,41 @@ def test_sums_of_scores_in_which_few_rows_show_are_told_by_nobody() -> None:
     assert "HC3" not in answer.facts.meats
     with pytest.raises(GlmeshError, match="HC3"):
         Inference(answer.facts).vcov("HC3")
+
+
+@pytest.mark.parametrize("name", ["binomial", "poisson", "cox"])
+def test_whether_sites_differ_is_told_with_the_simulators_bits_and_by_nobody_if_one_objects(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, part = case(name)
+    answer, simulator = together(programs(parts, part)).answer, simulated(parts, part)
+    assert answer.facts is not None
+    assert simulator.facts is not None
+    assert heterogeneity_test(answer.facts) == heterogeneity_test(simulator.facts)
+
+    class Silent(SiteDiscretion):
+        def allows_misfit(self, pulls: Matrix) -> bool:
+            assert pulls.shape[0] < sum(len(one.y) for one in parts if one.y is not None)
+            return self.rules.name != "bob" and super().allows_misfit(pulls)
+
+    monkeypatch.setattr(program, "SiteDiscretion", Silent)
+    fit = together(programs(parts, part))
+    assert fit.answer.facts is not None
+    assert np.isnan(fit.answer.facts.between)
+    assert not any(b"between" in request for request in fit.requests)
+    with pytest.raises(UnsuitablePair, match="the rules of a site held its number back"):
+        heterogeneity_test(fit.answer.facts)
+    np.testing.assert_array_equal(fit.answer.facts.hessian, answer.facts.hessian)
+
+
+def test_a_row_whose_residual_makes_up_most_of_a_sites_number_is_not_told() -> None:
+    discretion = SiteDiscretion(RuleBook(SiteRules(), "alice", False, False))
+    pulls = np.random.default_rng(0).normal(size=(60, 3)) / np.sqrt(60)
+    assert discretion.allows_misfit(pulls)
+    assert not discretion.allows_misfit(pulls[:8])
+    pulls[4] *= 30.0
+    assert not discretion.allows_misfit(pulls)
+    assert discretion.allows_misfit(np.zeros((60, 3)))  # nothing is told by rows that all fit exactly
 
 
 # columns that are no features

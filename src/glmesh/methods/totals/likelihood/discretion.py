@@ -41,3 +41,11 @@ class Discretion(Protocol):
         is 1 less the leverage of each row.
         """
         ...
+
+    def allows_misfit(self, pulls: Matrix) -> bool:
+        """Return whether the one number may be told by which sites are compared, the squared norm of all pulls' sum.
+
+        `pulls`, shape (m, r), are the scores of the site's rows in units of their standard deviations, in the r
+        directions in which the site has rows.
+        """
+        ...
