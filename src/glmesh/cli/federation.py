@@ -285,7 +285,8 @@ def _family_keys(options: Namespace) -> dict[str, Any]:
         family = parse_family(options.family, options.link)
         key = PARAMETERS.get(family.name)
         found = {"family": family.name, "link": family.link if options.link else ""}
-        found |= {} if key is None else {key: getattr(family, key)}
+        given = None if key is None else getattr(family, key)
+        found |= {"estimate_theta": True} if family.has_unknown_shape else {} if key is None else {key: given}
     found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event")}
     alpha = 0.0 if options.alpha is None else options.alpha
     return found | {"penalty": options.penalty or "l2", "alpha": alpha, "tol_se": options.tol_se}

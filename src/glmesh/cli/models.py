@@ -259,7 +259,8 @@ def parse_family(text: str, link: str | None = None) -> Family:
 
 def loss_text(loss: Loss) -> str:
     """Return the name and the parameters of a loss for people, as in: huber (delta 1.35)."""
-    values = {field.name: getattr(loss, field.name) for field in fields(loss)}
+    given = {field.name: getattr(loss, field.name) for field in fields(loss)}
+    values = {name: ESTIMATED if value is None else value for name, value in given.items()}
     told = (f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}" for name, value in values.items())
     parameters = ", ".join(told)
     return f"{loss.name} ({parameters})" if parameters else loss.name

@@ -76,6 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "gamma, inverse": ({"family": "gamma", "link": "inverse"}, None),
     "inverse gaussian": ({"family": "inverse_gaussian"}, None),
     "negative binomial": ({"family": "negative_binomial", "theta": 2.0}, None),
+    "theta estimated": ({"family": "negative_binomial", "estimate_theta": True}, None),
     "tweedie": ({"family": "tweedie", "power": 1.4}, None),
     "gaussian": ({"family": "gaussian"}, None),
     "multinomial": ({"family": "multinomial"}, None),
@@ -101,7 +102,7 @@ def test_every_family_has_the_simulators_bits_a_proof_and_few_totals(name: str) 
     found = together(programs(parts, part))
     answer, expected = found.answer, simulated(parts, part)
     assert answer.certified
-    assert answer.totals == expected.rounds <= 8
+    assert answer.totals == expected.rounds <= (16 if part.estimate_theta else 8)
     np.testing.assert_array_equal(np.ravel(answer.coef), np.ravel(expected.coef))
     np.testing.assert_array_equal(answer.intercept, expected.intercept)
     assert Answer.of_bytes(answer.to_bytes()).to_bytes() == answer.to_bytes() == found.answers[0]
@@ -119,6 +120,9 @@ def test_every_family_has_the_simulators_bits_a_proof_and_few_totals(name: str) 
     table = Inference(answer.facts).summary().to_frame()
     named = table.index[-1].rpartition(": ")[2]
     assert named == ("c" if part.held else "d")
+    assert answer.facts.fitted.family == expected.facts.fitted.family
+    np.testing.assert_array_equal(answer.facts.shape_error, expected.facts.shape_error)
+    assert np.isfinite(answer.facts.shape_error) == part.estimate_theta
 
 
 @pytest.mark.parametrize(("family", "link"), [("gaussian", "log"), ("inverse_gaussian", "log")])

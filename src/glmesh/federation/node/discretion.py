@@ -79,6 +79,10 @@ class SiteDiscretion:
         sizes = (pulls**2).sum(axis=1)
         return not (sizes.any() and self.rules.shows_few(pulls.shape[1], sizes, sizes))
 
+    def check_shape(self, curvatures: Vector) -> None:
+        """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
+        self.rules.check_shape(np.abs(curvatures))
+
 
 def _lengths(cone: Cone, question: Question) -> tuple[Vector, Vector]:
     """Return the squared length of each row of data in scaled units, and in the frame of a question, each (rows,)."""

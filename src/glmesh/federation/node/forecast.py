@@ -35,6 +35,7 @@ FIRST = 2  # questions before the first total of a method: the survey, and the u
 FAMILY_TOTALS = (
     6  # of Newton's method from the null model to a proof in standard errors; 4 to 9 on statsmodels' data sets
 )
+THETA_STEPS = 6  # of the search for theta, each with a total of Newton's method; 4 to 8 from where it begins
 PROOFS = 3  # of these before which sites agree on what the proof needs, by a maximum
 NULL_TOTALS = 4  # that find the null model at the end of a fit with an offset
 SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
@@ -123,6 +124,8 @@ def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     triangle = k * (k + 1) // 2
     totals = [*_of_moments(part), EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
     totals += [EDGES] * PROOFS
+    if part.estimate_theta:
+        totals += [triangle + d + FIELDS, EDGES, d + 4] * THETA_STEPS
     if not part.is_unpenalised:
         return totals
     if part.held:

@@ -128,6 +128,15 @@ class RuleBook:
                 "numbers that all agree on: I((x - 50) / 10)"
             )
 
+    def check_shape(self, sizes: Vector) -> None:
+        """Raise Refusal if few rows make up most of the sums from which a shape is estimated, of `sizes`, shape (m,)."""
+        if sizes.any() and self.shows_few(1, sizes, sizes):
+            share, spread = dominance(sizes, sizes)
+            raise self._refuse(
+                f"theta would be estimated from few rows: one is {share:.2f} of the sum, spread over {spread:.1f}; let "
+                "the federation file give a number, theta = 2"
+            )
+
     def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
 
@@ -176,7 +185,7 @@ def has_constant_curvature(block: Rows) -> bool:
     loss = block.loss
     if not loss.by_likelihood:
         return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
-    if not isinstance(loss, Family):
+    if not isinstance(loss, Family) or loss.has_unknown_shape:
         return False
     here, there = loss.information(np.array([0.5, 1.5]))
     return bool(here == there)

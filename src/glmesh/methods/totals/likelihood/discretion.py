@@ -49,3 +49,10 @@ class Discretion(Protocol):
         directions in which the site has rows.
         """
         ...
+
+    def check_shape(self, curvatures: Vector) -> None:
+        """Raise an error if few rows make up most of what a shape is estimated from.
+
+        `curvatures`, shape (m,), are the rows' second derivatives by its logarithm.
+        """
+        ...

@@ -72,7 +72,11 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
     if model is None or not (state.finished or (step is not None and step.decrement < FITTED**2)):
         return
     at = np.append(state.w, state.intercept)
-    fields = np.stack([_fields(one, at, penalty.scale) for one in block.likelihoods])
+    parts = [_derivatives(one, at) for one in block.likelihoods]
+    if block.discretion is not None:
+        block.discretion.check_shape(np.concatenate([each[1] for each in parts]))
+    both = zip(block.likelihoods, parts, strict=True)
+    fields = np.stack([_fields(one, each, penalty.scale) for one, each in both])
     sums = (yield Total({"shape": fields}, at=np.append(at, state.shape)))["shape"]
     slope, bend, cross = sums[0], sums[1], sums[2:][model.columns]
     back = np.linalg.solve(model.hessian, np.column_stack([model.gradient[model.columns], cross]))
@@ -99,12 +103,17 @@ def _go(state: LikelihoodState, penalty: ScaledPenalty, there: Vector, shape: fl
     vars(state).update(vars(fresh) | kept | {"shape": shape, "shape_steps": state.shape_steps + 1})
 
 
-def _fields(likelihood: object, at: Vector, scale: Vector) -> Vector:
-    """Return a node's sums of P_t, P_tt and, scaled, P_wt, shape (2 + d,)."""
+def _derivatives(likelihood: object, at: Vector) -> list[Vector]:
+    """Return what each of a node's rows adds to P_t, P_tt and the derivative of P_t by its linear predictor."""
     assert isinstance(likelihood, RowLikelihood)
-    z = likelihood.predictors(at[None])[0]
+    z, used = likelihood.predictors(at[None])[0], likelihood.weight > 0
     each = likelihood.family.shape_derivatives(likelihood.y, z)
-    used = likelihood.weight > 0
-    first, second, cross = (np.where(used, likelihood.weight * one, 0.0) for one in each)
+    return [np.where(used, likelihood.weight * one, 0.0) for one in each]
+
+
+def _fields(likelihood: object, each: list[Vector], scale: Vector) -> Vector:
+    """Return a node's sums of P_t, P_tt and, scaled, P_wt, shape (2 + d,), of what its rows add."""
+    assert isinstance(likelihood, RowLikelihood)
+    first, second, cross = each
     fields = np.concatenate([[first.sum(), second.sum()], np.append(likelihood.X.T @ cross, cross.sum()) / scale])
     return np.where(np.isfinite(fields), fields, 0.0)
