@@ -200,6 +200,51 @@ def test_a_point_of_another_site_is_taken_within_rounding_alone(name: str, relat
             running.send(found.totals[place - 1])
 
 
+@pytest.mark.parametrize(("relative", "taken"), [(1e-12, True), (1e-5, False)])
+def test_a_theta_of_another_site_is_taken_within_rounding_alone(relative: float, taken: bool) -> None:
+    parts, part = case("theta estimated")
+    found = together(programs(parts, part))
+    shapes = [k for k, one in enumerate(found.requests) if b'"shape"' in one]
+    place = next(k for k, one in enumerate(found.requests) if k > shapes[0] and b'"slopes"' in one)
+    head, _, at = found.requests[place].partition(b"\n")
+    numbers = np.frombuffer(at).copy()
+    numbers[-1] *= 1.0 + relative
+    other = head + b"\n" + numbers.tobytes()
+    running = programs(parts, part)[2](Beginning((0, 1, 2), "", {place: other}))
+    next(running)
+    for total in found.totals[: place - 1]:
+        running.send(total)
+    if taken:
+        assert running.send(found.totals[place - 1]).request == other
+        following = running.send(found.totals[place]).request
+        assert following != found.requests[place + 1] or b"largest" in following
+    else:
+        with pytest.raises(Unequal, match="more than rounding"):
+            running.send(found.totals[place - 1])
+
+
+def test_theta_is_not_estimated_where_few_rows_decide() -> None:
+    parts, part = case("theta estimated")
+    book = RuleBook(SiteRules(), "alice", False, False)
+    book.check_shape(np.ones(30))
+    book.check_shape(np.zeros(30))
+    with pytest.raises(Refusal, match=r"one is 0\.91 of the sum, .* theta = 2") as caught:
+        book.check_shape(np.append(np.ones(30), 300.0))
+    assert caught.value.public == "refused by alice"
+    y = np.asarray(parts[0].y)
+    y[3] = 1e5  # a count that decides what theta is
+    with pytest.raises(Refusal, match="theta would be estimated from few rows"):
+        together(programs(parts, part, rules=SiteRules(largest_share=0.5)))
+
+
+@pytest.mark.parametrize(
+    "keys", [{"family": "poisson"}, {"family": "negative_binomial", "alpha": 1.0}, {"family": "negative_binomial", "theta": 2.0}, {"loss": "squared"}]
+)
+def test_theta_is_estimated_of_the_negative_binomial_without_a_penalty_alone(keys: dict[str, Any]) -> None:
+    with pytest.raises(GlmeshError, match="estimate_theta"):
+        ProblemPart(**keys, estimate_theta=True).model()
+
+
 # no maximum, and columns without a coefficient
 
 
