@@ -360,7 +360,7 @@ columns are relative differences. Robust ones are statsmodels' definitions in 64
 Random problems, half of them nearly collinear (to 1e-5), columns of sizes 1e-5 to 1e5 and up to a thousand times as far from 0 as wide, weights, offsets, rare events, 1 to 3 unequal
 nodes; fits stop at 0.1, 1e-3 or 1e-6 standard errors, one of them at random, and make their last free step. The exact optimum is found by Newton's method in 64 bits of mantissa. {problems:,} problems, {checked:,} certificates, **{wrong} wrong**.
 Columns "distance" to "standard errors": the largest ratio of truth to claim (at most 1 but for 1e-6 of the check). "median" to "largest": claimed / true distance, where the true one is above 1e-10; large
-ratios are fits at a distance that rounding decides. STALLED: rounding hides 1e-6 standard errors; the condition is above 1e8 there.
+ratios are fits at a distance that rounding decides. STALLED: rounding hides 1e-6 standard errors; of 1,800 of these problems 100 ended so, all with conditions above 4e8.
 
 {table(claimed, found)}
 
