@@ -31,7 +31,9 @@ def test_moments_are_those_of_pooled_rows_whatever_their_size_and_however_they_a
         far = spread * 10.0 ** rng.uniform(-3, 7) * rng.choice([0.0, 1.0, -1.0])
         x = far + spread * rng.standard_t(3, n)
         cuts = np.sort(rng.integers(0, n + 1, int(rng.integers(0, 6))))
-        design, frames = design_and_frames("y ~ standardize(x)", [pd.DataFrame({"x": one}) for one in np.split(x, cuts)])
+        design, frames = design_and_frames(
+            "y ~ standardize(x)", [pd.DataFrame({"x": one}) for one in np.split(x, cuts)]
+        )
         found = with_moments(design, frames).moments[0]
         mean = fsum(x) / n  # rounded twice
         deviation = np.sqrt(fsum((x - mean) ** 2) / n)

@@ -114,7 +114,8 @@ def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> N
         )
     if bool(formula.survival) != (options.family == Cox.name):
         raise InvalidInput(
-            f"--family cox and Surv(time, event) ~ ... go together; the formula has {formula.response!r} on its left side"
+            "--family cox and Surv(time, event) ~ ... go together; the formula has "
+            f"{formula.response!r} on its left side"
         )
     if len(formula.targets) > 1 and not formula.survival:
         raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")

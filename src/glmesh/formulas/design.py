@@ -363,7 +363,9 @@ class Design:
         """Return the number of each row's level among the levels of a category, shape (m,)."""
         levels = {plain(one): k for k, one in enumerate(self._levels(factor))}
         if not self._is_known(factor):
-            return np.array([levels[plain(one)] for one in factor.values(frame, self._moments) if one is not None], dtype=np.int64)
+            return np.array(
+                [levels[plain(one)] for one in factor.values(frame, self._moments) if one is not None], dtype=np.int64
+            )
         variable = self.variable(factor.variables[0])
         given = frame.values(variable.name)
         found = {value: variable.level(value) for value in set(given)}

@@ -272,7 +272,8 @@ def _refused(what: str, code: str) -> InvalidInput:
     """Return (not raise) the error for a part of a factor that is not allowed."""
     return InvalidInput(
         f"the formula has {what!r:.60} (in {code!r:.80}), which is not allowed; there are the names of columns, "
-        f"arithmetic in I(...), C(...), Q('name'), center, standardize, bs and cr with given knots, and {', '.join(FUNCTIONS)}"
+        "arithmetic in I(...), C(...), Q('name'), center, standardize, bs and cr with given knots, and "
+        f"{', '.join(FUNCTIONS)}"
     )
 
 

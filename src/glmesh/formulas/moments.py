@@ -10,7 +10,8 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 
-SAME = 2.0**-50  # [of the mean] standard deviation below which numbers differ by rounding only: 4 units in the last place
+# [of the mean] standard deviation below which numbers differ by rounding only: 4 units in the last place
+SAME = 2.0**-50
 
 
 @dataclass(frozen=True)

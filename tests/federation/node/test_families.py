@@ -238,7 +238,13 @@ def test_theta_is_not_estimated_where_few_rows_decide() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [{"family": "poisson"}, {"family": "negative_binomial", "alpha": 1.0}, {"family": "negative_binomial", "theta": 2.0}, {"loss": "squared"}]
+    "keys",
+    [
+        {"family": "poisson"},
+        {"family": "negative_binomial", "alpha": 1.0},
+        {"family": "negative_binomial", "theta": 2.0},
+        {"loss": "squared"},
+    ],
 )
 def test_theta_is_estimated_of_the_negative_binomial_without_a_penalty_alone(keys: dict[str, Any]) -> None:
     with pytest.raises(GlmeshError, match="estimate_theta"):

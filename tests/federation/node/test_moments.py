@@ -23,6 +23,7 @@ from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.types import Unsigned, Vector
 
 NAMES = ("ann", "ben", "eve")
+DEFAULTS = SiteRules()
 
 
 def sites(formula: str, values: list[Vector]) -> list[Agreement]:
@@ -35,7 +36,7 @@ def sites(formula: str, values: list[Vector]) -> list[Agreement]:
     return [Agreement(design, np.ones(one.m, dtype=bool), one, (), None) for one in frames]
 
 
-def together(held: list[Agreement], rules: SiteRules = SiteRules()) -> tuple[list[Design], list[bytes]]:
+def together(held: list[Agreement], rules: SiteRules = DEFAULTS) -> tuple[list[Design], list[bytes]]:
     """Let sites sum in lock-step; return the designs that they come to, and their requests."""
     running, requests = [], []
     for name, one in zip(NAMES, held, strict=True):
@@ -61,7 +62,8 @@ def together(held: list[Agreement], rules: SiteRules = SiteRules()) -> tuple[lis
 def test_four_totals_bring_the_moments_of_all_expressions_with_the_simulators_bits() -> None:
     rng = np.random.default_rng(0)
     held = sites(
-        "y ~ standardize(x) + center(log(x)) + I(standardize(x, ddof=1) ** 2)", [rng.uniform(1, 9, n) for n in (30, 11, 90)]
+        "y ~ standardize(x) + center(log(x)) + I(standardize(x, ddof=1) ** 2)",
+        [rng.uniform(1, 9, n) for n in (30, 11, 90)],
     )
     designs, requests = together(held)
     assert len(set(designs)) == 1

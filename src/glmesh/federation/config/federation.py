@@ -242,9 +242,9 @@ class Federation:
         codes = [code for code, one in formula_of(part.formula).factors.items() if one.standardised]
         if codes:
             raise InvalidInput(
-                f"{why}, and the formula has {codes[0]}: the means of two sets of members give away that of the site in "
-                "which they differ; write gone = 'wait', refused = 'end' and no late member, numbers that all agree on, "
-                "I((x - 50) / 10), or reveal_sites = true if all sites agree to that"
+                f"{why}, and the formula has {codes[0]}: the means of two sets of members give away that of the site "
+                "in which they differ; write gone = 'wait', refused = 'end' and no late member, numbers that all agree "
+                "on, I((x - 50) / 10), or reveal_sites = true if all sites agree to that"
             )
 
     @property

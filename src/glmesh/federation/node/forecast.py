@@ -107,9 +107,10 @@ def _numbers(federation: Federation, p: int) -> list[int]:
 
 def _of_moments(part: ProblemPart) -> list[int]:
     """Return how many numbers a site contributes to each of the totals that moments of a formula take."""
-    named = {one.expression for factor in formula_of(part.formula).factors.values() for one in factor.standardised} if (
-        part.formula
-    ) else set()
+    if not part.formula:
+        return []
+    factors = formula_of(part.formula).factors.values()
+    named = {one.expression for factor in factors for one in factor.standardised}
     q = len(named)
     return [EDGES * (q + 1), 5 * q + 3, EDGES * 2 * q, 6 * q] if q else []
 
@@ -122,7 +123,14 @@ def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     d = n_outputs * (p + 1)
     k = max(n_outputs - 1, 1) * (p + part.fit_intercept - bool(part.held))
     triangle = k * (k + 1) // 2
-    totals = [*_of_moments(part), EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
+    totals = [
+        *_of_moments(part),
+        EDGES * (p + 1) + 2 + 2 * p,
+        EDGES,
+        5,
+        5 * EDGES,
+        *[triangle + d + FIELDS] * FAMILY_TOTALS,
+    ]
     totals += [EDGES] * PROOFS
     if part.estimate_theta:
         totals += [triangle + d + FIELDS, EDGES, d + 4] * THETA_STEPS

@@ -129,7 +129,7 @@ class RuleBook:
             )
 
     def check_shape(self, sizes: Vector) -> None:
-        """Raise Refusal if few rows make up most of the sums from which a shape is estimated, of `sizes`, shape (m,)."""
+        """Raise Refusal if few rows make up most of the sum of `sizes`, shape (m,), from which a shape is estimated."""
         if sizes.any() and self.shows_few(1, sizes, sizes):
             share, spread = dominance(sizes, sizes)
             raise self._refuse(

@@ -42,14 +42,18 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there.
 
     `scale`, shape (d,), are the powers of two that the method divides columns by; `hessian`, shape (k, k), is that of
-    the divided columns at the final point. Real sites say in the first total which of OPEN_TO_OBJECTIONS their rules let
-    them tell, and tell those in the second to which nobody objects.
+    the divided columns at the final point. Real sites say in the first total which of OPEN_TO_OBJECTIONS their rules
+    let them tell, and tell those in the second to which nobody objects.
     """
     each = zip(block.likelihoods, block.weight, strict=True)
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
     own = [first_fields(node) for node in nodes]
-    late = [{name: one.pop(name) for name in ("HC0", BETWEEN)} for one in own] if block.discretion is not None else [{} for _ in own]
+    late = (
+        [{name: one.pop(name) for name in ("HC0", BETWEEN)} for one in own]
+        if block.discretion is not None
+        else [{} for _ in own]
+    )
     if block.discretion is not None:
         both = zip(own, nodes, strict=True)
         own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
@@ -64,7 +68,9 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
     parts = [second_fields(node, facts, null) | one for node, one in zip(nodes, late, strict=True)]
     if block.discretion is not None:
-        left_out = {name for name, against in zip(OPEN_TO_OBJECTIONS, first["objections"][1:], strict=True) if against > 0}
+        left_out = {
+            name for name, against in zip(OPEN_TO_OBJECTIONS, first["objections"][1:], strict=True) if against > 0
+        }
         parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
     if not any(parts):
         return facts
