@@ -223,7 +223,7 @@ def test_a_theta_of_another_site_is_taken_within_rounding_alone(relative: float,
             running.send(found.totals[place - 1])
 
 
-def test_theta_is_not_estimated_where_few_rows_decide() -> None:
+def test_theta_is_not_estimated_where_few_rows_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, part = case("theta estimated")
     book = RuleBook(SiteRules(), "alice", False, False)
     book.check_shape(np.ones(30))
@@ -231,10 +231,17 @@ def test_theta_is_not_estimated_where_few_rows_decide() -> None:
     with pytest.raises(Refusal, match=r"one is 0\.91 of the sum, .* theta = 2") as caught:
         book.check_shape(np.append(np.ones(30), 300.0))
     assert caught.value.public == "refused by alice"
-    y = np.asarray(parts[0].y)
-    y[3] = 1e5  # a count that decides what theta is
-    with pytest.raises(Refusal, match="theta would be estimated from few rows"):
-        together(programs(parts, part, rules=SiteRules(largest_share=0.5)))
+    asked = []
+
+    def refuse(self: RuleBook, sizes: Vector) -> None:
+        asked.append(len(sizes))
+        assert (sizes >= 0).all()
+        raise self._refuse("few")
+
+    monkeypatch.setattr(RuleBook, "check_shape", refuse)
+    with pytest.raises(Refusal, match="few"):
+        together(programs(parts, part))
+    assert asked == [80]  # alice, before she tells anything of theta
 
 
 @pytest.mark.parametrize(
