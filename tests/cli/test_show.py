@@ -39,6 +39,8 @@ def test_a_fit_without_a_penalty_is_shown_as_the_table_of_statsmodels(counts, ca
     assert run("show", "glmesh-model.npz", "--exp", "--level", 0.9, "--errors", "HC0") == 0
     shown = capsys.readouterr().out
     assert "0.05" in shown
+    assert run("show", "glmesh-model.npz", "--sites") == 0
+    assert f"{Inference(model.facts).heterogeneity_test()}\n" in capsys.readouterr().out
     assert f"{np.exp(found.params['age']):.4f}" in shown
 
 
@@ -48,6 +50,7 @@ def test_a_penalised_model_is_shown_as_a_list_and_says_why_it_has_no_p_values(co
     shown = capsys.readouterr().out
     assert "penalty" in shown
     assert "age" in shown
+    assert run("show", "glmesh-model.npz", "--sites") == 2
     assert run("show", "glmesh-model.npz", "--exp") == 2
     assert "no standard errors" in capsys.readouterr().err
 

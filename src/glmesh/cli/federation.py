@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glmesh.cli.families import add_family_options, check_family_options
+from glmesh.cli.families import add_family_options, add_survival_options, check_family_options
 from glmesh.cli.like import contract_like
 from glmesh.cli.models import MODELS, loss_text, parse_family
 from glmesh.cli.options import REACHED, Parser, number, whole
@@ -62,8 +62,7 @@ def _add_init(init: Parser) -> None:
     add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
     add_family_options(add, others=(MULTINOMIAL, COX))
-    add("--time", metavar="COLUMN", help="with --family cox, column with the time of the event or of censoring")
-    add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
+    add_survival_options(add)
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
     add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1, with --family 0; not "
         "with --cv)")  # fmt: skip
@@ -303,7 +302,8 @@ def _family_keys(options: Namespace) -> dict[str, object]:
         family = parse_family(options.family, options.link)
         key = PARAMETERS.get(family.name)
         found = {"family": family.name, "link": family.link if options.link else ""}
-        found |= {} if key is None else {key: getattr(family, key)}
+        given = None if key is None else getattr(family, key)
+        found |= {"estimate_theta": True} if family.has_unknown_shape else {} if key is None else {key: given}
     found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event")}
     alpha = 0.0 if options.alpha is None else options.alpha
     return found | {"penalty": options.penalty or "l2", "alpha": alpha, "tol_se": options.tol_se}

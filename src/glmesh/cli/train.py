@@ -46,7 +46,7 @@ from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
-from glmesh.types import Labels, SampleMatrix
+from glmesh.types import Indices, Labels, SampleMatrix
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -83,7 +83,10 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     _tell(options, f"Reading {options.data}")
     rows_read = _rows(options, processes, choice)
     if rows_read.design is not None:
-        options.intercept = rows_read.design.has_intercept
+        options.intercept = rows_read.design.has_intercept and not choice.loss.compares_rows
+    if choice.loss.compares_rows:
+        options.nodes = 1 if rows_read.strata is None else int(rows_read.strata.max()) + 1
+        graph = topology.build(options.topology, options.nodes, options.seed)
     shape = shape_of(rows_read.X, processes)
     network = Network(**clock) if clock else None
     objective = {
@@ -124,9 +127,11 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     )
     if first:
         progress.finish(result)
+        result = _clustered(result, rows_read)
         model = _model(options, choice, split, plan, result, rows_read)
         _write(options, model, result)
-        pooled = (rows_read.X, rows_read.said) if options.runtime == "simulation" else None
+        scored = options.runtime == "simulation" and not choice.loss.compares_rows  # hazards are not times
+        pooled = (rows_read.X, rows_read.said) if scored else None
         _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
     return exit_code(result)
 
@@ -143,10 +148,29 @@ def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, proc
     contract = rows.contract
     names = (contract.names or None) if contract is not None and contract.header else None
     names = names[:-1] if names and rows.offset else names
+    if rows.strata is not None:
+        parts = [(X[own], rows.y[own], None if rows.weight is None else rows.weight[own]) for own in _strata(rows)]
+        return Problem.from_nodes(parts, **objective).named(names)
     if options.runtime == "simulation":
         return Problem.glm(X, rows.y, **fit).named(names)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
     return scatter(X, rows.y, processes, **spread, **fit).named(names)
+
+
+def _strata(rows: RowsRead) -> list[Indices]:
+    """Return the numbers of the rows of each stratum, of all rows if there is one."""
+    if rows.strata is None:
+        return [np.arange(len(rows.y))]
+    return [np.flatnonzero(rows.strata == k) for k in range(int(rows.strata.max()) + 1)]
+
+
+def _clustered(result: Result, rows: RowsRead) -> Result:
+    """Return the result of a fit with what standard errors of kind "cluster" need, if clusters are named."""
+    if rows.clusters is None:
+        return result
+    from glmesh.estimators.clusters import clustered  # with scikit-learn, which takes a second
+
+    return clustered(result, [rows.clusters[own] for own in _strata(rows)])
 
 
 def exit_code(result: Result) -> int:
@@ -245,8 +269,7 @@ def _model(
         "gap": result.gap,
         **asdict(choice.loss),
     }
-    if options.exposure:
-        info["exposure"] = options.exposure
+    info |= {name: value for name in ("exposure", "strata", "cluster") if (value := getattr(options, name))}
     if rows_read.rows is not None:
         info |= {"rows": rows_read.rows[0], "rows_left_out": rows_read.rows[1]}
     contract, design = rows_read.contract, rows_read.design

@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from glmesh.cli.train_beside import Beside
 from glmesh.contract import Contract, DataTable, agree, fit
+from glmesh.contract.events import with_events
 from glmesh.contract.fitting import listed, spoken
+from glmesh.core.moments import with_moments
 from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import describe
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.tables import designed, response_of, without_gaps
+from glmesh.functions import Cox
 from glmesh.parallel import ProcessGroup
 from glmesh.problem.named import check_finite, check_known
 from glmesh.problem.offsets import put_last
-from glmesh.types import Labels, SampleMatrix, Vector
+from glmesh.types import Indices, Labels, SampleMatrix, Vector
 from glmesh.validation import LARGEST
 
 
@@ -39,6 +43,8 @@ class RowsRead:
     offset: bool = False  # whether the last column, or its logarithm, is added to linear predictors
     design: Design | None = None  # what made the columns of those of a table; None: they are the table's
     rows: tuple[int, int] | None = None  # rows of the table, and how many were left out for gaps; None: none may be
+    strata: Indices | None = None  # (m,) numbers from 0 of the strata, of a Cox model; None: there is one
+    clusters: Indices | None = None  # (m,) numbers from 0 of the clusters; None: none are named
 
     def with_offset(self, name: str, *, logarithm: bool, where: str) -> RowsRead:
         """Return the rows with the column `name` put last: it, or its logarithm, is to be an offset.
@@ -71,31 +77,36 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     formula = None if options.formula is None else Formula.parse(options.formula)
     if formula is not None:
         _refuse_beside_formula(options, formula, path)
+    beside = Beside.of(options, formula)
+    if beside.names and not is_table(path):
+        raise InvalidInput(f"{path}: {listed(beside.options)} need a table, whose columns have names: .csv, .parquet")
     drops = options.missing == "drop" or (options.missing is None and bool(formula or options.family))
     table = read_table(
         path,
-        target=options.target if formula is None else formula.targets[0],
+        target=beside.time or (options.target if formula is None else formula.targets[0]),
         ids=options.ids,
         weight=options.sample_weight,
         header=options.header,
         encoding=options.encoding,
         index_base=options.index_base,
-        texts=() if formula is None else formula.candidates,
+        texts=(*beside.labels, *(() if formula is None else formula.candidates)),
         gaps=drops,
     )
     if not is_table(path):
         return _plain(table, classifies=classifies)
     if formula is not None:
-        return _by_formula(options, processes, table, formula, classifies=classifies, drops=drops)
-    return _by_names(options, processes, table, classifies=classifies, drops=drops)
+        return _by_formula(options, processes, table, formula, beside, classifies=classifies, drops=drops)
+    return _by_names(options, processes, table, beside, classifies=classifies, drops=drops)
 
 
 def _by_names(
-    options: Namespace, processes: ProcessGroup, table: DataTable, *, classifies: bool, drops: bool
+    options: Namespace, processes: ProcessGroup, table: DataTable, beside: Beside, *, classifies: bool, drops: bool
 ) -> RowsRead:
     """Return the samples of a table whose columns are the features; `drops`: rows with a gap are left out."""
-    kept = without_gaps(table) if drops else table
-    made = _of_table(options, processes, kept, classifies=classifies)
+    kept = without_gaps(without_gaps(table, beside.names)) if drops else table
+    strata, clusters = beside.numbers(kept)
+    made = _of_table(options, processes, beside.without(kept), classifies=classifies)
+    made = replace(made, strata=strata, clusters=clusters)
     return replace(made, rows=_rows_in_all(table.m, kept.m, processes)) if drops else made
 
 
@@ -107,29 +118,44 @@ def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> N
         raise InvalidInput(
             f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
         )
-    if formula.survival or len(formula.targets) > 1:
+    if bool(formula.survival) != (options.family == Cox.name):
+        raise InvalidInput(
+            "--family cox and Surv(time, event) ~ ... go together; the formula has "
+            f"{formula.response!r} on its left side"
+        )
+    if len(formula.targets) > 1 and not formula.survival:
         raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")
     if options.intercept and not formula.has_intercept:
         raise InvalidInput("--intercept and a formula without one exclude each other; leave --intercept out")
 
 
 def _by_formula(
-    options: Namespace, processes: ProcessGroup, table: DataTable, formula: Formula, *, classifies: bool, drops: bool
+    options: Namespace,
+    processes: ProcessGroup,
+    table: DataTable,
+    formula: Formula,
+    beside: Beside,
+    *,
+    classifies: bool,
+    drops: bool,
 ) -> RowsRead:
     """Return the samples that a formula makes of a table, with the design of all processes' tables."""
     extra = tuple(one for one in (options.offset, options.exposure) if one)
     used = (*formula.variables, *extra)
     whole = table
-    Frame.of_table(table).require(used)
+    Frame.of_table(table).require((*used, *beside.names))
     if drops:
-        table = without_gaps(table, used)
+        table = without_gaps(table, (*used, *beside.names))
+    strata, clusters = beside.numbers(table)
+    if beside.event:
+        table = with_events(table, beside.event)
     frame = Frame.of_table(table)
     levels = processes.all_gather([Levels.of(frame, formula)])
-    design = design_of(formula, levels)
+    design = with_moments(design_of(formula, levels), [frame], processes)
     made = designed(table, design, frame, extra)
-    if not formula.target:
+    if not formula.target and not formula.survival:
         made = replace(made, y=response_of(formula, frame))
-    elif not classifies:
+    elif formula.target and not classifies:
         made = _two_texts(made, options)
     text = made.y is not table.y and formula.target
     response = (
@@ -139,6 +165,8 @@ def _by_formula(
     columns = f"columns of the formula: {listed(list(design.names))}"
     return replace(
         found,
+        strata=strata,
+        clusters=clusters,
         design=design,
         rows=_rows_in_all(whole.m, table.m, processes),
         remarks=(columns, *response, *_remarks_on(table, used)),

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from glmesh.core.moments import with_moments
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.expressions import Factor
@@ -27,11 +28,12 @@ class _Beside:
     offset: str | None
     strata: str | None
     exposure: str | None
+    clusters: str | None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names that are there."""
-        found = (self.sample_weight, self.offset, self.strata, self.exposure)
+        found = (self.sample_weight, self.offset, self.strata, self.exposure, self.clusters)
         return tuple(one for one in found if one is not None)
 
     def offsets(self, frame: Frame) -> Vector | None:
@@ -59,6 +61,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         offset: str | None = None,
         exposure: str | None = None,
         strata: str | None = None,
+        clusters: str | None = None,
         missing: str = "drop",
         **parameters: Any,
     ) -> Self:
@@ -80,6 +83,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             Column, > 0, whose logarithm is added to it; `predict` is for an exposure of 1.
         strata : str or None, default None
             Column with the strata of Cox's model, where `data` is one table.
+        clusters : str or None, default None
+            Column with labels of clusters of rows that may depend on each other, for standard errors of kind "cluster";
+            equal labels in two frames are two clusters. "site", unless frames have such a column: each frame is one.
         missing : {"drop", "refuse"}, default "drop"
             What is done about rows that lack a value in a column that is used: they are left out and counted, or the
             fit is refused.
@@ -114,7 +120,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             estimator.set_params(fit_intercept=made.has_intercept)
         if offset is not None and exposure is not None:
             raise InvalidInput("offset and exposure exclude each other; exposure='c' is an offset of the log of c")
-        beside = _Beside(sample_weight, offset, strata, exposure)
+        beside = _Beside(sample_weight, offset, strata, exposure, clusters)
         estimator._refuse_others(made, beside)
         tables, sites = _tables(data)
         whole = _frames(tables, sites, made, beside)
@@ -141,6 +147,8 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{name} needs {wanted}, got {formula.response!r} on the left side of the formula")
         if (beside.offset or beside.exposure) is not None and "offset" not in known:
             raise InvalidInput(f"{name} has no offset; take GLMRegressor, PoissonRegressor, ... with a family")
+        if beside.clusters is not None and "clusters" not in known:
+            raise InvalidInput(f"{name} has no standard errors, and so no clusters; take GLMRegressor with a family")
         if beside.strata is not None and "strata" not in known:
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
 
@@ -182,14 +190,18 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
                 more.pop()
             parts.append((X, *target, *more))
         fit: Any = self
+        more_options: dict[str, Any] = {}
+        if beside.clusters is not None:
+            labels = [[plain(one or 0.0) for one in frame.values(beside.clusters)] for frame in frames]
+            more_options["clusters"] = labels if apart else labels[0]
         if apart:
             if beside.strata is not None:
                 raise InvalidInput("each node is a stratum; leave strata out, or give one table")
-            fit.fit_nodes(parts)
+            fit.fit_nodes(parts, **more_options)
         elif beside.strata is not None:
-            fit.fit(*parts[0], strata=[plain(one or "") for one in frames[0].values(beside.strata)])
+            fit.fit(*parts[0], strata=[plain(one or "") for one in frames[0].values(beside.strata)], **more_options)
         else:
-            fit.fit(*parts[0])
+            fit.fit(*parts[0], **more_options)
 
     def _designed(self, X: Data) -> Matrix | None:
         """Return the design columns of a data frame with the columns that the formula names; None for other data.
@@ -233,7 +245,7 @@ def _frames(
     for k, (table, site) in enumerate(zip(tables, sites, strict=True)):
         named = site if isinstance(site, str) else f"part {k}"
         frame = Frame.of_data_frame(table, dict.fromkeys(names), "the table" if single else named, site)
-        if SITE in formula.variables and single and SITE not in frame.columns:
+        if SITE in (*formula.variables, beside.clusters) and single and SITE not in frame.columns:
             raise InvalidInput(
                 "`site` stands for the node that a row is at; give data as a list or dict of data frames"
             )
@@ -248,7 +260,8 @@ def _design(formula: Formula, frames: Sequence[Frame], sites: Sequence[str | flo
     first = frames[0].orders
     orders = {name: order for name, order in first.items() if all(one.orders.get(name) == order for one in frames)}
     own = SITE in formula.variables and not any(SITE in frame.columns for frame in frames)
-    return design_of(formula, tables, orders=orders, sites=[one for one in sites if one is not None] if own else ())
+    levels = [one for one in sites if one is not None] if own else ()
+    return with_moments(design_of(formula, tables, orders=orders, sites=levels), frames)
 
 
 def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:

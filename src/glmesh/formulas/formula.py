@@ -70,6 +70,10 @@ class Formula:
         made = Formula(text.strip(), response, terms)
         if not any(terms):
             raise InvalidInput(f"the formula {text!r:.80} has no term beside the intercept; name a column")
+        if not made.survival and Factor.parse(made.response).standardised:
+            raise InvalidInput(
+                f"the response {made.response!r:.80} is standardised; take numbers that all agree on: I((y - 50) / 10)"
+            )
         if both := set(made.variables) & set(made.targets):
             raise InvalidInput(f"the formula {text!r:.80} has {min(both)!r} on both sides")
         return made

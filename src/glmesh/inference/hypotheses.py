@@ -190,7 +190,10 @@ def heterogeneity_test(statistics: FitStatistics, *, use_f: bool | None = None) 
     """
     refuse_penalty(statistics.fitted)
     if np.isnan(statistics.between):
-        raise UnsuitablePair("the file of this model is older than this test; fit it again")
+        raise UnsuitablePair(
+            "whether sites differ is not known: the rules of a site held its number back, since one row or few would "
+            "show in it, or the file of this model is older than this test"
+        )
     df = statistics.between_rank - statistics.rank
     if df < 1:
         raise UnsuitablePair(

@@ -46,7 +46,7 @@ def federate(folder: Path, parts: list[DataTable], part: ProblemPart, labels: tu
     return Loopback.make(folder, files, problem=keys, network={"topology": "ring"})
 
 
-@pytest.mark.parametrize("name", ["exposure", "multinomial", "cox"] if SOAK else ["exposure"])
+@pytest.mark.parametrize("name", ["exposure", "multinomial", "cox", "theta estimated"] if SOAK else ["exposure"])
 def test_a_family_over_tls_has_the_simulators_bits_and_a_table(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

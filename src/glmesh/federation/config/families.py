@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glmesh.contract import Contract
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import Cox, Loss, Softmax, family_of
+from glmesh.functions import Cox, Loss, NegativeBinomial, Softmax, family_of
 
 if TYPE_CHECKING:
     from glmesh.federation.config.problem import ProblemPart
@@ -29,12 +29,12 @@ def likelihood_of(part: ProblemPart, n_classes: int) -> Loss:
     family = family_of(part.family, part.link or None)
     key = PARAMETERS.get(part.family)
     changed: dict[str, Any] = {} if key is None else {key: getattr(part, key)}
-    return replace(family, **changed)
+    return replace(family, **changed | ({"theta": None} if part.estimate_theta else {}))
 
 
 def check_without_family(part: ProblemPart) -> None:
     """Raise InvalidInput if [problem] has a key that goes with a family, but no family."""
-    for key in ("link", "offset", "exposure", "time", "event"):
+    for key in ("link", "offset", "exposure", "time", "event", "estimate_theta"):
         if getattr(part, key):
             raise InvalidInput(f"{key} = {getattr(part, key)!r} goes with a family; write family = ... into [problem]")
 
@@ -59,6 +59,10 @@ def _check_keys(part: ProblemPart) -> None:
     if part.loss:
         raise InvalidInput(
             f"loss = {part.loss!r} and family = {part.family!r} exclude each other; leave one of them out of [problem]"
+        )
+    if part.estimate_theta and (part.family != NegativeBinomial.name or part.alpha or part.theta != 1.0):
+        raise InvalidInput(
+            "estimate_theta = true is for family = 'negative_binomial' without a penalty, and leaves theta out"
         )
     if part.offset and part.exposure:
         raise InvalidInput("offset and exposure exclude each other; exposure = C is an offset of the logarithm of C")

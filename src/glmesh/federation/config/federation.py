@@ -69,7 +69,7 @@ from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.federation.config.families import check_contract
-from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, used
+from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, formula_of, used
 from glmesh.federation.config.keys import check_name
 from glmesh.federation.config.problem import ProblemPart, check_folds
 from glmesh.federation.config.tables import check_keys, read_toml, typed
@@ -189,6 +189,7 @@ class Federation:
         self._check_members()
         if self.by_columns:
             self.check_columns()
+        self._check_moments()
         _ = self.mixing
         present = np.array([not member.late for member in self.members])
         if not present.any():
@@ -229,20 +230,35 @@ class Federation:
         Two sets of members have totals whose difference gives the columns of a site away, at whatever points they are
         made; so all take part from the beginning to the end.
         """
-        late = [member.name for member in self.members if member.late]
-        why = ""
-        if self.gone == "without":
-            why = "gone = 'without' would leave a site out"
-        elif self.network.refused == "without":
-            why = "refused = 'without' would leave a site out"
-        elif late:
-            why = f"{late[0]} is late"
-        if why:
+        if why := self._may_change:
             raise InvalidInput(
                 f"{why}, and totals over columns are for sites that all take part from the beginning: the totals of "
                 "two sets of members give away the columns of the site in which they differ; write gone = 'wait', "
                 "refused = 'end' and no late member, or method = 'gossip' into [problem]"
             )
+
+    def _check_moments(self) -> None:
+        """Raise InvalidInput if members might change, and the formula needs moments, whose difference is one site's."""
+        part = self.problem
+        if not part.formula or part.reveal_sites or not (why := self._may_change):
+            return
+        codes = [code for code, one in formula_of(part.formula).factors.items() if one.standardised]
+        if codes:
+            raise InvalidInput(
+                f"{why}, and the formula has {codes[0]}: the means of two sets of members give away that of the site "
+                "in which they differ; write gone = 'wait', refused = 'end' and no late member, numbers that all agree "
+                "on, I((x - 50) / 10), or reveal_sites = true if all sites agree to that"
+            )
+
+    @property
+    def _may_change(self) -> str:
+        """Return words on why members may be left out or come late; "" if all take part from beginning to end."""
+        late = [member.name for member in self.members if member.late]
+        if self.gone == "without":
+            return "gone = 'without' would leave a site out"
+        if self.network.refused == "without":
+            return "refused = 'without' would leave a site out"
+        return f"{late[0]} is late" if late else ""
 
     def _check_members(self) -> None:
         """Raise InvalidInput unless there are at least two members, and no two have the same name or fingerprint."""

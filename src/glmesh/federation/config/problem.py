@@ -22,6 +22,7 @@ class ProblemPart:
     family: str = ""  # instead of a loss: a family, "multinomial" or "cox", fitted by maximum likelihood
     link: str = ""  # of the family; empty: its usual one
     theta: float = 1.0  # shape of the negative binomial family; of no effect on others
+    estimate_theta: bool = False  # whether theta is estimated, beside the coefficients
     power: float = 1.5  # of Tweedie's variance; of no effect on other families
     offset: str = ""  # column that is added to the linear predictor of a family
     exposure: str = ""  # column, > 0, whose logarithm is added to it

@@ -74,6 +74,15 @@ class SiteDiscretion:
         apart = [self.rules.shows_few(scores.shape[1], traces, traces) for traces in less]
         return np.array([not any(shown[k : k + 1] + apart[: k + 1]) for k in range(3)])
 
+    def allows_misfit(self, pulls: Matrix) -> bool:
+        """Return whether no row, and no few, make up most of the pulls whose sum's squared norm would be told."""
+        sizes = (pulls**2).sum(axis=1)
+        return not (sizes.any() and self.rules.shows_few(pulls.shape[1], sizes, sizes))
+
+    def check_shape(self, curvatures: Vector) -> None:
+        """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
+        self.rules.check_shape(np.abs(curvatures))
+
 
 def _lengths(cone: Cone, question: ConeQuery) -> tuple[Vector, Vector]:
     """Return the squared length of each row of data in scaled units, and in the frame of a question, each (rows,)."""

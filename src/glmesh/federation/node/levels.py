@@ -16,7 +16,8 @@ import numpy as np
 
 from glmesh.contract import Column
 from glmesh.contract.fitting import listed
-from glmesh.errors import InvalidInput
+from glmesh.core.moments import with_moments
+from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.node.rules import LEAST_LEVEL
 from glmesh.federation.totals import Refusal, WantedTotal
 from glmesh.formulas import OTHERS, Design, Formula, Frame, Variable
@@ -106,12 +107,12 @@ class SiteFrame:
     def alone(self) -> DesignAgreement | None:
         """Return what would be agreed on if this site had no others; None: its rows alone make no columns."""
         found = {name: _Counted(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories}
+        kept, frame = np.ones(self.frame.m, dtype=np.bool_), self._merged(self.frame, found)
         try:
-            design = self._design(found, [self.sites.index(self.me)])
-        except Refusal:
+            design = with_moments(self._design(found, [self.sites.index(self.me)]), [frame])
+        except (Refusal, InvalidInput, Mismatch):
             return None
-        kept = np.ones(self.frame.m, dtype=np.bool_)
-        return DesignAgreement(design, kept, self._merged(self.frame, found), (), None)
+        return DesignAgreement(design, kept, frame, (), None)
 
     # --- counting
 

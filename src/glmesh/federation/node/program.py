@@ -17,6 +17,7 @@ from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.levels import DesignAgreement, SiteFrame
+from glmesh.federation.node.moments import with_moments
 from glmesh.federation.node.questions import NEAR, OTHER_POINT, Elsewhere, Questions, Steps
 from glmesh.federation.node.rules import (
     RuleBook,
@@ -184,7 +185,7 @@ class _Fit:
         )
 
     def _design(self, columns: FormulaColumns) -> Steps:
-        """Agree on the levels of the formula's categories, and take its columns in place of the table's.
+        """Agree on levels of categories and moments of numbers, and take the formula's columns for the table's.
 
         It is a generator: it yields requests. Refusal is raised for rare levels, and if the site's own rules forbid
         that it contributes with these columns.
@@ -193,6 +194,8 @@ class _Fit:
         self._agreement = yield from columns.table.agree(
             self._beginning.members, lambda head, content: self._questions.ask(head, b"", content, 0)
         )
+        assert self._agreement is not None
+        self._agreement = yield from with_moments(self._agreement, self._questions, program.rules)
         assert self._agreement is not None
         try:
             block = columns.rows(self._agreement)

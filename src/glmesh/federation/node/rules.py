@@ -113,6 +113,28 @@ class RuleBook:
                 why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
                 raise self._refuse(f"{why}{_perhaps_separated(block)}")
 
+    def check_sums(self, d: int, sizes: Vector) -> None:
+        """Raise Refusal if sums of d products of all of the site's rows, before a fit, would show few of these.
+
+        `sizes`, shape (m,), is what each row adds to the trace of these sums.
+        """
+        if len(sizes) < self.rules.least_rows:
+            raise self._refuse(f"{len(sizes)} rows, least_rows = {self.rules.least_rows}")
+        if self.shows_few(d, np.ones(len(sizes)), sizes):
+            raise self._refuse(
+                f"few of this site's {len(sizes)} rows make up most of what center and standardize would sum up; take "
+                "numbers that all agree on: I((x - 50) / 10)"
+            )
+
+    def check_shape(self, sizes: Vector) -> None:
+        """Raise Refusal if few rows make up most of the sum of `sizes`, shape (m,), from which a shape is estimated."""
+        if sizes.any() and self.shows_few(1, sizes, sizes):
+            share, spread = dominance(sizes, sizes)
+            raise self._refuse(
+                f"theta would be estimated from few rows: one is {share:.2f} of the sum, spread over {spread:.1f}; let "
+                "the federation file give a number, theta = 2"
+            )
+
     def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
 
@@ -161,7 +183,7 @@ def has_constant_curvature(block: Rows) -> bool:
     loss = block.loss
     if not loss.by_likelihood:
         return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
-    if (family := loss.as_family) is None:
+    if (family := loss.as_family) is None or family.has_unknown_shape:
         return False
     here, there = family.information(np.array([0.5, 1.5]))
     return bool(here == there)

@@ -60,7 +60,7 @@ def _check_values(frame: Frame, formula: Formula, *, drops_gaps: bool) -> None:
     if drops_gaps:
         for one in formula.factors.values():
             if one.role in ("number", "spline"):
-                one.columns(frame)  # refuses what is not finite, and what is outside of a spline
+                one.check(frame)  # refuses what is not finite, and what is outside of a spline
     Levels.of(frame, formula)  # refuses what is neither numbers nor text
 
 

@@ -459,7 +459,8 @@ class Totalling:
             info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
             info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
         if part.family:
-            info |= asdict(self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
+            fitted = None if answer.statistics is None else answer.statistics.fitted.family  # with an estimated theta
+            info |= asdict(fitted or self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
         if np.isfinite(answer.off):
             info["standard_errors_off"] = answer.off
         if answer.remark:

@@ -17,6 +17,7 @@ from glmesh.methods.totals.likelihood.final_totals import (
     NodeEnd,
     first_fields,
     null_point,
+    own_pulls,
     second_fields,
 )
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
@@ -24,7 +25,9 @@ from glmesh.methods.totals.likelihood.statistics import FitStatistics, FittedMod
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
 
-SANDWICHES = ("HC0", "HC2", "HC3")  # sums of outer products of scores, to each of which a real site may object
+BETWEEN = "between"  # what the test of whether sites differ needs
+# sums of outer products of scores, and the one number of a site of that test: to each a real site may object
+OPEN_TO_OBJECTIONS = ("HC0", "HC2", "HC3", BETWEEN)
 NULL_STEPS = 30  # Newton steps for the null model with an offset, because 3 to 6 are enough from where they begin
 NULL_DONE = (
     1e-8  # [linear predictor] step of the null model's intercept that is the last, because the next is its square
@@ -37,8 +40,8 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     """Yield the totals at the end of a fit, and return their statistics; None: the Hessian is not positive definite.
 
     `scale`, shape (d,), are the powers of two that the method divides columns by; `hessian`, shape (k, k), is that of
-    the divided columns at the final point. Real sites say in the first total which sums of outer products of scores
-    their rules let them tell, and tell those in the second to which nobody objects.
+    the divided columns at the final point. Real sites say in the first total which of OPEN_TO_OBJECTIONS their rules
+    let them tell, and tell those in the second to which nobody objects.
     """
     each = zip(block.likelihoods, block.weight, strict=True)
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
@@ -46,7 +49,7 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
     own = [first_fields(node) for node in nodes]
     late: list[dict[str, Vector]] = [{} for _ in own]
     if block.discretion is not None:
-        late = [{"HC0": one.pop("HC0")} for one in own]
+        late = [{name: one.pop(name) for name in ("HC0", BETWEEN)} for one in own]
         both = zip(own, nodes, strict=True)
         own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
     first = yield Total(_stacked(own), at=at)
@@ -68,13 +71,16 @@ def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Mat
 
 
 def _without_objected(parts: list[dict[str, Vector]], objections: Vector) -> list[dict[str, Vector]]:
-    """Return the nodes' fields without those of SANDWICHES to which a site objects: `objections`, shape (3,), count."""
-    left_out = {name for name, against in zip(SANDWICHES, objections, strict=True) if against > 0}
+    """Return the nodes' fields without those of OPEN_TO_OBJECTIONS to which a site objects.
+
+    `objections`, in that order, say how many sites object to each.
+    """
+    left_out = {name for name, against in zip(OPEN_TO_OBJECTIONS, objections, strict=True) if against > 0}
     return [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
 
 
 def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vector:
-    """Return 1, and then for each of SANDWICHES whether a site objects to its sum, 1 or 0; shape (4,).
+    """Return 1, and then for each of OPEN_TO_OBJECTIONS whether a site objects to its sum, 1 or 0; shape (5,).
 
     `hessian`, shape (k, k), is that of the divided columns.
     """
@@ -83,9 +89,11 @@ def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vecto
         try:
             factor = factor_of_inverse(hessian) / node.units[:, None]
         except InvalidData:
-            return np.ones(1 + len(SANDWICHES))
+            return np.ones(1 + len(OPEN_TO_OBJECTIONS))
         slack -= node.leverages(factor)
-    return np.append(1.0, ~discretion.allowed_meats(node.scores, slack)).astype(np.float64)
+    scores = node.scores
+    allowed = [*discretion.allowed_meats(scores, slack), discretion.allows_misfit(own_pulls(node, scores))]
+    return np.append(1.0, ~np.array(allowed)).astype(np.float64)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:

@@ -41,3 +41,18 @@ class Discretion(Protocol):
         (m,), is 1 less the leverage of each row.
         """
         ...
+
+    def allows_misfit(self, pulls: Matrix) -> bool:
+        """Return whether the one number may be told by which sites are compared, the squared norm of all pulls' sum.
+
+        `pulls`, shape (m, r), are the scores of the site's rows in units of their standard deviations, in the r
+        directions in which the site has rows.
+        """
+        ...
+
+    def check_shape(self, curvatures: Vector) -> None:
+        """Raise an error if few rows make up most of what a shape is estimated from.
+
+        `curvatures`, shape (m,), are the rows' second derivatives by its logarithm.
+        """
+        ...

@@ -175,16 +175,24 @@ def add_up(parts: list[dict[str, Vector]]) -> Mapping[str, Vector]:
     return {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0]}
 
 
-def _own_misfit(node: NodeEnd, gradient: Vector) -> Vector:
-    """Return [g'I^-1 g, rank of I] of the node's gradient g and expected Hessian I, in its directions with rows."""
+def own_pulls(node: NodeEnd, scores: Matrix) -> Matrix:
+    """Return scores, shape (m, k), in units of their standard deviations by the node's own expected Hessian, (m, r).
+
+    There is a column for each of the r directions in which the node has rows; r is the rank of that Hessian.
+    """
     free = node.free
     information = node.likelihood.information(node.point)[np.ix_(free, free)] / node.units / node.units[:, None]
     size = np.sqrt(np.diag(information))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(information / size / size[:, None])
     kept = values > FLAT * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, dtype=bool)
-    pulls = (gradient[free] / node.units / size) @ vectors[:, kept]
-    return np.array([float((pulls**2 / values[kept]).sum()), float(kept.sum())])
+    return np.asarray(scores / size @ vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _own_misfit(node: NodeEnd, gradient: Vector) -> Vector:
+    """Return [g'I^-1 g, rank of I] of the node's gradient g and expected Hessian I, in its directions with rows."""
+    pull = own_pulls(node, (gradient[node.free] / node.units)[None])[0]
+    return np.array([float((pull**2).sum()), float(len(pull))])
 
 
 def cluster_sums(scores: Matrix, labels: Array) -> tuple[Matrix, int]:

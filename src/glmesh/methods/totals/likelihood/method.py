@@ -99,6 +99,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """Return the method that ends within this many standard errors of the exact estimate."""
         return replace(self, tol_se=tol_se)
 
+    def trials(self, block: Rows, state: LikelihoodState) -> list[tuple[Rows, Point]]:
+        """Return a list with (rows with the state's shape in their loss, point) of the coming total, if it has one."""
+        return super().trials(shaped(block, state), state)
+
     def rescale(self, state: LikelihoodState, exponents: Indices) -> None:
         """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,)."""
         state.rescale(scales(exponents))
@@ -169,7 +173,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         the point cannot be taken. `at` is that of the `Total` at the other node, which differs in its last bits.
         """
         query, model, step = state.query, state.model, state.step
-        d = 0 if query is None else len(query.point)
+        d, apart_in_shape = 0 if query is None else len(query.point), 0.0
+        if not np.isnan(state.shape) and len(at):
+            shape, at = float(at[-1]), at[:-1]
+            apart_in_shape = abs(shape - state.shape) / state.shape
         if query is None or len(at) != 2 * d + len(query.columns) or (at[2 * d :] != query.columns).any():
             return np.inf
         there, other = query.point + query.step, at[:d] + at[d : 2 * d]
@@ -179,7 +186,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if model is not None and step is not None and np.array_equal(model.point, query.point):
             model, step = replace(model, point=point), replace(step, change=change)
         state.ask(replace(query, point=point, step=change), model, step)
-        return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+        if apart_in_shape:
+            state.shape = shape
+        away = float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+        return max(away, apart_in_shape)
 
     def stages(self, block: Rows, state: LikelihoodState) -> Iterator[Callable[[], AnyRounds]]:
         """Yield functions that return the parts of a round: null model, total, closing totals.
@@ -189,15 +199,14 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """
         if state.scale is None:
             yield lambda: self._agree_on_scales(block, state)
-        own = shaped(block, state)
         if state.cold:
-            yield lambda: self._find_null_model(own, state)
-        yield lambda: self._look_ahead(own, state)
-        yield lambda: self._measure(own, state)
+            yield lambda: self._find_null_model(shaped(block, state), state)
+        yield lambda: self._look_ahead(shaped(block, state), state)
+        yield lambda: self._measure(shaped(block, state), state)
         if is_unknown(block) and np.isnan(state.shape_error):
-            yield lambda: self._search_shape(own, state)
-        elif LikelihoodRound(own, state, self.tol_se).ended:
-            yield lambda: self._close(own, state)
+            yield lambda: self._search_shape(shaped(block, state), state)
+        elif LikelihoodRound(shaped(block, state), state, self.tol_se).ended:
+            yield lambda: self._close(shaped(block, state), state)
 
     def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
@@ -227,7 +236,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if question is not None and state.withheld:
             question = question.without_search
         fields = contribute(block, rounds.penalty, query, far=state.far) | contribute_cones(block, question)
-        sums = yield Total(fields, like=state.sums, at=np.concatenate([query.point, query.step, query.columns]))
+        shape = np.array([] if np.isnan(state.shape) else [state.shape])
+        at = np.concatenate([query.point, query.step, query.columns, shape])
+        sums = yield Total(fields, like=state.sums, at=at)
         rounds.advance(query, sums)
         rounds.learn(question, sums)
         if block.discretion is not None and question is not None and question.search is not None:

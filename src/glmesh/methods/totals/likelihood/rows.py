@@ -151,14 +151,17 @@ class RowLikelihood(Likelihood):
         z, used = self.predictors(point[None])[0], self.weight > 0
         return _finite_sum(self.family.log_likelihoods(self.y[used], z[used], self.weight[used], dispersion))
 
+    def shape_derivatives(self, point: Vector) -> list[Vector]:
+        """Return what each row adds to P_t, P_tt and the slope of P_t in its linear predictor, each of shape (m,)."""
+        each = self.family.shape_derivatives(self.y, self.predictors(point[None])[0])
+        return [np.where(self.weight > 0, self.weight * one, 0.0) for one in each]
+
     def shape_sums(self, point: Vector, scale: Vector) -> Vector:
         """Return sums of P_t, P_tt and, divided by `scale`, P_wt of minus the log-likelihood P, shape (2 + d,).
 
         t is the logarithm of the family's shape and w are the coefficients; what is not finite is 0.
         """
-        each = self.family.shape_derivatives(self.y, self.predictors(point[None])[0])
-        used = self.weight > 0
-        first, second, cross = (np.where(used, self.weight * one, 0.0) for one in each)
+        first, second, cross = self.shape_derivatives(point)
         fields = np.concatenate([[first.sum(), second.sum()], np.append(self.X.T @ cross, cross.sum()) / scale])
         return np.where(np.isfinite(fields), fields, 0.0)
 

@@ -71,6 +71,8 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
     if model is None or not (state.finished or (step is not None and step.decrement < FITTED**2)):
         return
     at = np.append(state.w, state.intercept)
+    if block.discretion is not None:
+        block.discretion.check_shape(np.concatenate([one.shape_derivatives(at)[1] for one in block.likelihoods]))
     fields = np.stack([one.shape_sums(at, penalty.scale) for one in block.likelihoods])
     sums = (yield Total({"shape": fields}, at=np.append(at, state.shape)))["shape"]
     slope, bend, cross = sums[0], sums[1], sums[2:][model.columns]

@@ -127,7 +127,8 @@ class FitStatistics:
     shape_error : float, default NaN
         Standard error of the family's shape (theta of the negative binomial), where it was estimated; NaN: it was not.
     between : float, default NaN
-        Sum over the sites of g_k' I_k^-1 g_k, g_k the gradient and I_k the expected Hessian of site k's rows.
+        Sum over the sites of g_k' I_k^-1 g_k, g_k the gradient and I_k the expected Hessian of site k's rows; NaN: a
+        site's rules held it back.
     between_rank : int, default 0
         Sum over the sites of the ranks of I_k.
     """
@@ -180,8 +181,7 @@ class FitStatistics:
             targets=np.array(sums["targets"], dtype=np.float64) if "targets" in sums else np.zeros(2),
             pearson=_known(sums, "pearson"),
             clusters=round(float(sums["clusters"][0])) if "clusters" in sums else 0,
-            between=float(sums["between"][0]),
-            between_rank=round(float(sums["between"][1])),
+            **_between(sums),
         )
 
     def with_second(self, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
@@ -195,6 +195,7 @@ class FitStatistics:
             full=round(float(sums["full"][0])) if "full" in sums else 0,
             null_loss=float(sums["null_loss"][0]) if "null_loss" in sums else np.nan,
             family_log_likelihood=_known(sums, "log_likelihood"),
+            **_between(sums),
         )
 
     # --- what it says
@@ -334,6 +335,13 @@ class FitStatistics:
             said["family"] = FAMILIES[options.pop("name")](**options)
         said["names"] = tuple(said["names"])
         return cls(**{**tree, "fitted": FittedModel(**said)})
+
+
+def _between(sums: Mapping[str, Vector]) -> dict[str, Any]:
+    """Return what sums of a field "between" say, as fields of FitFacts; {} if there is none."""
+    if "between" not in sums:
+        return {}
+    return {"between": float(sums["between"][0]), "between_rank": round(float(sums["between"][1]))}
 
 
 def term_names(columns: Sequence[str], classes: Iterable[object]) -> tuple[str, ...]:

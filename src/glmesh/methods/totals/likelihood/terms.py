@@ -111,6 +111,13 @@ class Likelihood(ABC):
         """
         return np.zeros(2)
 
+    def shape_derivatives(self, point: Vector) -> list[Vector]:
+        """Return what each row adds to P_t, P_tt and the slope of P_t in its linear predictor; here nothing is added.
+
+        t is the logarithm of the family's shape.
+        """
+        return [point[:0]] * 3
+
     def shape_sums(self, point: Vector, scale: Vector) -> Vector:
         """Return sums of P_t, P_tt and, divided by `scale`, P_wt of minus the log-likelihood P, shape (2 + d,).
 
