@@ -4,7 +4,7 @@ Nothing here reads files or sends messages: `files` makes a `DataTable`, this pa
 puts its columns in order, and `federation` carries contracts between sites. Problems and methods may not enter.
 """
 
-from glmesh.contract.agreement import Verdict, agree
+from glmesh.contract.agreement import ContractVerdict, agree
 from glmesh.contract.contract import KINDS, MISSING, Column, Contract
 from glmesh.contract.fitting import Fitted, fit, fit_features
 from glmesh.contract.table import DataTable, TextColumn
@@ -14,10 +14,10 @@ __all__ = [
     "MISSING",
     "Column",
     "Contract",
+    "ContractVerdict",
     "DataTable",
     "Fitted",
     "TextColumn",
-    "Verdict",
     "agree",
     "fit",
     "fit_features",

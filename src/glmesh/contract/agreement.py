@@ -9,7 +9,7 @@ from glmesh.contract.fitting import listed, nearest, spoken
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ContractVerdict:
     """Result of `agree`: the contract that all sites keep, or, if there is none, what is wrong at which site.
 
     `contract` is None if the sites cannot agree; `culprits` then maps the name of each site to blame to a sentence,
@@ -20,8 +20,8 @@ class Verdict:
     culprits: dict[str, str]  # site -> what does not fit, for everybody's eyes
 
 
-def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "") -> Verdict:
-    """Return the Verdict on `offers`, which maps the name of each site to the Contract that its own table would keep.
+def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "") -> ContractVerdict:
+    """Return the verdict on `offers`, which maps the name of each site to the Contract that its own table would keep.
 
     The order of columns is that of the first site of the mapping, so all callers give the sites in the same order.
     Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
@@ -42,8 +42,8 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
     if classifies and len(labels) > 2 and not culprits:
         culprits = _other_labels(offers, advice or "code the labels alike in all files")
     if culprits:
-        return Verdict(None, culprits)
-    return Verdict(replace(offers[sites[0]], columns=_columns(list(offers.values())), labels=labels), {})
+        return ContractVerdict(None, culprits)
+    return ContractVerdict(replace(offers[sites[0]], columns=_columns(list(offers.values())), labels=labels), {})
 
 
 def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import networkx as nx
 
-from glmesh.contract import Column, Contract, Verdict, agree
+from glmesh.contract import Column, Contract, ContractVerdict, agree
 from glmesh.contract.agreement import outliers
 from glmesh.contract.fitting import listed, spoken
 from glmesh.federation.config import Federation
@@ -23,8 +23,8 @@ APART = 7  # [powers of two] between the scale of a column here and at another s
 LARGE = 10  # [powers of two] scale of a column from which on gossip is slow: rounds grow in proportion to its values
 
 
-def verdict_of(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
-    """Return a Verdict: the contract (target, columns, labels) of the sites that made these offers, or the culprits.
+def verdict_of(offers: Mapping[str, DataOffer], federation: Federation) -> ContractVerdict:
+    """Return the verdict: the contract (target, columns, labels) of the sites that made these offers, or the culprits.
 
     Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the
     members.
@@ -44,7 +44,7 @@ def verdict_of(offers: Mapping[str, DataOffer], federation: Federation) -> Verdi
     if not culprits and part.has_labels and verdict.contract is not None:
         why = _wrong_labels(verdict.contract, loss)
         culprits = dict.fromkeys(offers, why) if why else {}
-    return Verdict(None, culprits) if culprits else verdict
+    return ContractVerdict(None, culprits) if culprits else verdict
 
 
 def _wrong_labels(contract: Contract, loss: Loss) -> str:

@@ -52,7 +52,7 @@ Decisions = Iterator[tuple[int | slice, Decision]]  # (a hosted node, or slice(N
 
 
 @dataclass
-class Snapshot:
+class RestartPoint:
     """Variables x, shape (n_columns,), and estimates v, (n_hosted, d), at the start of a round, to roll back to.
 
     `round` is the number of that round; v estimates the data matrix times all variables at each hosted node.
@@ -84,13 +84,13 @@ class SharedPolicy:
     first: Shared[float] = np.nan  # first H that was known
     restart_round: Shared[int] = 0  # H of earlier rounds is ignored
     restarts: Largest[int] = 0
-    good: Snapshot | None = None  # snapshot with the smallest known H; None: no snapshot's H is known
-    pending: Snapshot | None = None  # snapshot whose H is not known yet
+    good: RestartPoint | None = None  # snapshot with the smallest known H; None: no snapshot's H is known
+    pending: RestartPoint | None = None  # snapshot whose H is not known yet
 
     def begin_round(self, state: Iterate) -> None:
         """Take a snapshot of x and estimates into `pending`, unless one is there whose objective is not known yet."""
         if self.pending is None:
-            self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
+            self.pending = RestartPoint(state.round, state.x.copy(), state.gossip.v.copy())
 
     @staticmethod
     def of(block: Block) -> SharedPolicy:
