@@ -46,9 +46,7 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
     return out
 
 
-def minimum(
-    penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float, enough: float = 0.0
-) -> NewtonStep:
+def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float, enough: float = 0.0) -> NewtonStep:
     """Return the step e to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns.
 
     `bend` is the matrix to take as Hessian, shape (n, n), on these n columns; other coordinates stay. `noise` is by how
