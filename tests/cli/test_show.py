@@ -40,7 +40,7 @@ def test_a_fit_without_a_penalty_is_shown_as_the_table_of_statsmodels(counts, ca
     shown = capsys.readouterr().out
     assert "0.05" in shown
     assert run("show", "glmesh-model.npz", "--sites") == 0
-    assert f"{Inference(model.facts).heterogeneity_test()}\n" in capsys.readouterr().out
+    assert f"{Inference(model.statistics).heterogeneity_test()}\n" in capsys.readouterr().out
     assert f"{np.exp(found.params['age']):.4f}" in shown
 
 

@@ -50,8 +50,8 @@ def test_strata_of_a_column_are_nodes_and_the_model_is_that_of_statsmodels(
     found, model = wanted.fit(), model_files.load("glmesh-model.npz")
     assert model.names == ("arm[T.old]", "age")
     assert np.abs((model.coef - found.params) / found.bse).max() <= 1e-6
-    assert model.facts is not None
-    np.testing.assert_allclose(Inference(model.facts).summary().to_frame()["std err"], found.bse, rtol=1e-6)
+    assert model.statistics is not None
+    np.testing.assert_allclose(Inference(model.statistics).summary().to_frame()["std err"], found.bse, rtol=1e-6)
     assert (model.contract.target if model.contract else "", model.info["strata"]) == ("days", "hospital")
     assert run("show", "glmesh-model.npz", "--exp") == 0
     assert "Cox proportional hazards" in capsys.readouterr().out
@@ -70,9 +70,9 @@ def test_without_a_formula_time_event_and_strata_are_no_features(trial: pd.DataF
     own = CoxRegressor().fit(whole[["age"]], whole.days, whole.died, strata=whole.hospital, clusters=whole.hospital)
     assert model.names == ("age",)
     np.testing.assert_array_equal(model.coef, own.coef_)
-    assert model.facts is not None
-    assert model.facts.clusters == 3
-    np.testing.assert_array_equal(Inference(model.facts).vcov("cluster"), own.vcov("cluster"))
+    assert model.statistics is not None
+    assert model.statistics.clusters == 3
+    np.testing.assert_array_equal(Inference(model.statistics).vcov("cluster"), own.vcov("cluster"))
     assert run("train", "numbers.csv", "--family", "cox", *options[:4], "--quiet", "--out", "one.npz") == 2
     trial.drop(columns=["arm", "ward", "hospital"]).to_csv("numbers.csv", index=False)
     assert run("train", "numbers.csv", "--family", "cox", *options[:4], "--quiet", "--out", "one.npz") == 0
@@ -91,9 +91,9 @@ def test_clusters_of_a_column_give_the_sandwich_of_statsmodels(
     wanted = smf.glm("died ~ age + arm", whole, family=sm.families.Poisson()).fit(
         tol=1e-13, cov_type="cluster", cov_kwds=groups
     )
-    facts = model_files.load("glmesh-model.npz").facts
-    assert facts is not None
-    found = Inference(facts).summary(vcov="cluster").to_frame()
+    statistics = model_files.load("glmesh-model.npz").statistics
+    assert statistics is not None
+    found = Inference(statistics).summary(vcov="cluster").to_frame()
     np.testing.assert_allclose(found["std err"], wanted.bse, rtol=1e-6)
 
 

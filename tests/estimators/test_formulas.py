@@ -134,8 +134,8 @@ def test_clusters_are_a_column_or_the_site() -> None:
     apart = glmesh.GLMRegressor.from_formula(formula, parts, family="poisson", clusters="doctor")
     np.testing.assert_allclose(one.vcov("cluster"), apart.vcov("cluster"), rtol=1e-6)
     strata = glmesh.CoxRegressor.from_formula("Surv(time, event) ~ age", pooled, strata="home", clusters="doctor")
-    assert strata.result_.facts is not None
-    assert strata.result_.facts.clusters == pooled["doctor"].nunique()
+    assert strata.result_.statistics is not None
+    assert strata.result_.statistics.clusters == pooled["doctor"].nunique()
     with pytest.raises(InvalidInput, match="Ridge has no standard errors, and so no clusters"):
         glmesh.Ridge.from_formula("visits ~ age", parts, clusters="doctor")
     with pytest.raises(InvalidInput, match="`site` stands for the node"):

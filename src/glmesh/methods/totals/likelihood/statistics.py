@@ -338,7 +338,7 @@ class FitStatistics:
 
 
 def _between(sums: Mapping[str, Vector]) -> dict[str, Any]:
-    """Return what sums of a field "between" say, as fields of FitFacts; {} if there is none."""
+    """Return what sums of a field "between" say, as fields of FitStatistics; {} if there is none."""
     if "between" not in sums:
         return {}
     return {"between": float(sums["between"][0]), "between_rank": round(float(sums["between"][1]))}
