@@ -63,7 +63,7 @@ def test_a_table_that_is_not_the_pooled_one_is_not_as_promised(column: int, word
 
 def test_different_models_and_a_missing_proof_are_not_as_promised(fits: Fits) -> None:
     assert demo_hospitals._broken(_models(0.0, 1e-16, 1e-15), fits) == ["the hospitals hold different models"]
-    unproven = replace(fits.together, accuracy=replace(fits.together.accuracy, bounds=np.full(8, 1e-3)))
+    unproven = replace(fits.together, accuracy=replace(fits.together.accuracy, coefficients=np.full(8, 1e-3)))
     broken = demo_hospitals._broken(_models(0.0), replace(fits, together=unproven))
     assert any("were asked for" in why for why in broken)
 

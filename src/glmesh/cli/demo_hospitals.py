@@ -51,9 +51,10 @@ def run(options: Namespace) -> int:
     began = time.time()
     names = list(demo_files.HOSPITALS)
     print(
-        f"Three hospitals, {joined(names)}, ask who comes back within a year. Each keeps its own\n"
-        "table: text, gaps, columns in another order; bob has no present smokers. Three\n"
-        "processes on this machine fit one logistic regression by masked sums, over TLS.\n\n"
+        f"Three hospitals, {joined(names)}, ask who comes back within a year. Each\n"
+        "keeps its own table: text, gaps, columns in another order; bob has no present\n"
+        "smokers. Three processes on this machine fit one logistic regression by masked\n"
+        "sums, over TLS; none sees another's rows.\n\n"
         f"  {demo_files.FORMULA}\n",
         flush=True,
     )
@@ -262,7 +263,7 @@ def _tell(models: dict[str, Model], fits: Fits) -> None:
     """Print the two tables, and in words what is proven and what it took."""
     summary, (rows, left_out) = fits.together, fits.together.rows or (0, 0)
     off, errors_off = fits.differences()
-    print(f"{beside_text(fits)}\n")
+    print(f"\n{beside_text(fits)}\n")
     print(
         f"{summary.proof[0].upper()}{summary.proof[1:]}:\n"
         f"all three proved that from sums over {rows - left_out:,} rows; nobody pooled any. scikit-learn,\n"

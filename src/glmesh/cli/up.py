@@ -62,10 +62,14 @@ def tell(sites: LocalSites) -> int:
         print(folded(f"{joined(names)} {why}", sys.stdout))
     seconds = duration(time.time() - sites.began)
     if models:
-        print(f"\n{tables_text(models)}\n")
+        table, model = tables_text(models), next(iter(models.values()))
+        print(f"\n{table}\n")
         print("\n".join(proofs_text(models)))
+        for key in ("remark", "levels"):
+            if (remark := str(model.info.get(key, ""))) and remark not in table:
+                print(folded(remark, sys.stdout))
         print("The proof is about the optimiser on these rows, not about the data.")
-        print(f"{cost_text(next(iter(models.values())))}, {seconds}\n\n{_next(sites, models)}")
+        print(f"{cost_text(model)}, {seconds}\n\n{_next(sites, models)}")
     else:
         print(f"{count(len(sites.nodes), 'node')}, {seconds}")
     codes = {node.returncode for node in sites.nodes.values()}

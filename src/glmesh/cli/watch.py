@@ -63,8 +63,8 @@ class Watch:
         progress = "" if leader is None else bar(leader, self._first_proof(leader), BAR, ascii=plain(self._stream))
         lines = [f"{progress}  {seconds}".strip(), *([] if leader is None else [_proof(leader)])]
         lines += [f"  {name:<{wide}}  {state}" for name, state in states.items()]
-        if leader is not None:
-            lines.append(f"{went_text(leader)}".rstrip())
+        if leader is not None and _proof(leader):
+            lines.append(went_text(leader))
         waits = _waits(leader)
         return [*filter(None, lines), *([f"waiting for {waits}"] if waits else [])]
 
@@ -112,7 +112,7 @@ class Watch:
 
         progress, waits = "", _waits(leader)
         if leader is not None:
-            progress = ", ".join(filter(None, (went_text(leader), _proof(leader))))
+            progress = ", ".join((went_text(leader), _proof(leader))) if _proof(leader) else ""
         states = f"{states}; waiting for {waits}" if waits else states
         now = time.monotonic()
         before = self._said
@@ -149,16 +149,16 @@ def _states_text(states: Mapping[str, str]) -> str:
 
 
 def _leader(seen: Mapping[str, Figures]) -> Figures | None:
-    """Return the figures of the site that has come furthest, and waits for others; None before one trains."""
-    training = [figures for figures in seen.values() if "communications" in figures or figures.get("waiting")]
+    """Return the figures of the site that has come furthest, of these one that waits; None before one does either."""
+    training = [figures for figures in seen.values() if figures.get("communications") or figures.get("waiting")]
     return max(training, key=lambda one: (one.get("communications", 0), bool(one.get("waiting"))), default=None)
 
 
 def _proof(leader: Figures) -> str:
-    """Return words on what is proven and what is aimed at; "" before sites train."""
+    """Return words on what is proven and what is aimed at; "" before the first message of the fit."""
     from glmesh.federation.monitor.screen import goal_text, proof_text
 
-    if "communications" not in leader:
+    if not leader.get("communications"):
         return ""
     return f"{proof_text(leader, 'proven gap {:.1e}') or 'nothing proven yet'} ({goal_text(leader)})"
 

@@ -113,17 +113,20 @@ def _not_there(now: Figures) -> list[str]:
 def waiting_text(now: Figures) -> str:
     """Return words on the members that a node waits for: "carol, since 12:00:01: no proof while carol is away".
 
-    The text is "" if it waits for nobody.
+    The text is "" if it waits for nobody. While it trains, a neighbour that is not heard is one of them from the start.
     """
-    waiting = now.get("waiting")
-    if not waiting:
+    waiting, members = now.get("waiting"), now.get("members", [])
+    silent = [name for name, one in now["neighbours"].items() if one["state"] in ("down", "silent") and name in members]
+    if not waiting and not (silent and now["phase"] == "training"):
         return ""
-    names = joined(waiting["names"])
-    verb = "is" if len(waiting["names"]) == 1 else "are"
-    until = "" if waiting["until"] is None else f", until {clock(waiting['until'])}"
-    met = now["phase"] != "meeting"
-    means = f"no proof while {names} {verb} away" if met else "training begins when all have met"
-    return f"{names}, since {clock(waiting['since'])}{until}: {means}"
+    names = list(waiting["names"]) if waiting else silent
+    since = f", since {clock(waiting['since'])}" if waiting else ""
+    until = f", until {clock(waiting['until'])}" if waiting and waiting["until"] is not None else ""
+    verb = "is" if len(names) == 1 else "are"
+    means = "training begins when all have met"
+    if now["phase"] != "meeting":
+        means = f"no proof while {joined(names)} {verb} away"
+    return f"{joined(names)}{since}{until}: {means}"
 
 
 def _of_totals(now: Figures) -> list[str]:
