@@ -82,9 +82,9 @@ def test_the_second_example_of_the_readme(
     assert re.search(r"3 sites, \d totals, \d+ messages to each neighbour", told)
     assert told.endswith(
         "Next:\n  glmesh show alice.state/model.npz\n  glmesh report alice.state\n"
-        "  glmesh predict alice.state/model.npz new.csv\n"
+        "  glmesh predict alice.state/model.npz new.csv --missing empty\n"
     )
-    assert main(["predict", "bob.state/model.npz", "carol.csv"]) == 0
+    assert main(["predict", "bob.state/model.npz", "carol.csv", "--missing", "empty"]) == 0
     capsys.readouterr()
     assert main(["status", "carol.toml"]) == 0
     told = capsys.readouterr().out

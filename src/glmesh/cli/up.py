@@ -91,6 +91,8 @@ def _next(sites: LocalSites, models: dict[str, Model]) -> str:
     name, model = next(iter(models.items()))
     state = Path(os.path.relpath(sites.sites[name].state))
     predict = f"glmesh predict {state / 'model.npz'} new.csv"
+    if model.design is not None:  # tables with text may have gaps
+        predict += " --missing empty"
     if model.is_share:
         predict += f" --node {os.path.relpath(sites.files[name])}   # at all sites at the same time"
     return f"Next:\n  glmesh show {state / 'model.npz'}\n  glmesh report {state}\n  {predict}"
