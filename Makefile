@@ -7,7 +7,7 @@ PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench clean
 
-demo: $(VENV)/.plot
+demo: $(VENV)/.demo
 	$(BIN)/glmesh demo
 
 test: $(VENV)/.test

@@ -8,7 +8,7 @@ are plain counts, show how well.
 """
 
 # %%
-# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, with text and gaps.
+# The invented tables of three hospitals, as ``glmesh demo --files DIR`` writes them, with text and gaps.
 import tempfile
 
 import numpy as np
@@ -16,10 +16,10 @@ import pandas as pd
 
 import glmesh
 from glmesh import plot
-from glmesh.cli.demo_files import write_raw
+from glmesh.cli.demo_files import write
 
 with tempfile.TemporaryDirectory() as folder:
-    tables = {path.stem: pd.read_csv(path) for path in write_raw(folder)}
+    tables = {path.stem: pd.read_csv(path) for path in write(folder)}
 
 # %%
 # The response is a time, and whether the patient died then or was alive when last seen. Every table is a stratum.

@@ -5,11 +5,11 @@ Three hospitals, one table, and its forest plot
 Who comes back within a year? Three hospitals fit a logistic regression together and get the table that every
 biostatistician knows, with standard errors and intervals: that of the pooled data, digit by digit, with a proof of
 how near it is. The picture shows what it is worth: each hospital alone (thin) is far less certain, and bob, who has
-no current smokers, cannot say a thing about them.
+no present smokers, cannot say a thing about them.
 """
 
 # %%
-# ``glmesh demo --files DIR --raw`` writes three invented tables as hospitals have them: with text and gaps, and each
+# ``glmesh demo --files DIR`` writes three invented tables as hospitals have them: with text and gaps, and each
 # with another order of columns.
 import tempfile
 
@@ -17,10 +17,10 @@ import pandas as pd
 
 import glmesh
 from glmesh import plot
-from glmesh.cli.demo_files import write_raw
+from glmesh.cli.demo_files import write
 
 with tempfile.TemporaryDirectory() as folder:
-    tables = {path.stem: pd.read_csv(path) for path in write_raw(folder)}
+    tables = {path.stem: pd.read_csv(path) for path in write(folder)}
 
 # %%
 # A formula says what to fit, in steps that are worth talking about. The hospitals agree on the levels of the factors;
@@ -44,8 +44,8 @@ rows = {
     "sex[T.male]": "male",
     "I(bmi / 5)": "bmi, 5 kg/m²",
     "I(systolic / 20)": "systolic, 20 mmHg",
-    "C(smoker, Treatment('never'))[T.former]": "smoked once",
-    "C(smoker, Treatment('never'))[T.current]": "smokes",
+    "C(smoker, Treatment('never'))[T.past]": "smoked once",
+    "C(smoker, Treatment('never'))[T.present]": "smokes",
     "stays": "earlier stays",
 }
 figure, axes = plot.subplots(height=5.8)

@@ -8,7 +8,7 @@ that forgets it believes that the sickest come half as often as they do.
 """
 
 # %%
-# The invented tables of three hospitals, as ``glmesh demo --files DIR --raw`` writes them, with text and gaps.
+# The invented tables of three hospitals, as ``glmesh demo --files DIR`` writes them, with text and gaps.
 import tempfile
 
 import numpy as np
@@ -16,10 +16,10 @@ import pandas as pd
 
 import glmesh
 from glmesh import plot
-from glmesh.cli.demo_files import write_raw
+from glmesh.cli.demo_files import write
 
 with tempfile.TemporaryDirectory() as folder:
-    tables = [pd.read_csv(path) for path in write_raw(folder)]
+    tables = [pd.read_csv(path) for path in write(folder)]
 for table in tables:
     table["log_years"] = np.log(table["days"] / 365)
 

@@ -1,6 +1,7 @@
 """Numbers as people read them, for messages, tables and axes."""
 
 import math
+from collections.abc import Sequence
 
 
 def size(n_bytes: float) -> str:
@@ -39,3 +40,15 @@ def rows_text(rows: int, left_out: int) -> str:
     if not left_out:
         return f"{rows:,}, none of which lacks a value"
     return f"{rows:,}, of which {left_out:,} {'was' if left_out == 1 else 'were'} left out because of missing values"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as a sentence has them.
+
+    Examples
+    --------
+    >>> from glmesh.formatting import joined
+    >>> joined(["alice", "bob", "carol"]), joined(["alice"])
+    ('alice, bob and carol', 'alice')
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

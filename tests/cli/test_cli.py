@@ -59,8 +59,8 @@ def test_topology_list_names_every_topology(capsys):
     assert re.search(r"hypercube +- +- +-", "\n".join(shown))  # 12 is no power of two
 
 
-def test_demo(capsys):
-    assert run("demo") == 0
+def test_the_ring_of_the_demo(capsys):
+    assert run("demo", "--ring") == 0
     shown = capsys.readouterr().out
     assert "16 nodes stand in a ring" in shown
     assert "Every node knows, from messages of its neighbours alone" in shown
@@ -71,13 +71,13 @@ def test_demo(capsys):
     assert Path("glmesh-demo.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_demo_without_matplotlib(capsys, monkeypatch):
-    monkeypatch.setattr("glmesh.cli.demo.can_plot", lambda: False)
-    monkeypatch.setattr("glmesh.cli.demo.ROUNDS", 3)
-    assert run("demo") == 3
-    monkeypatch.setattr("glmesh.cli.demo.ROUNDS", 20_000)
-    monkeypatch.setattr("glmesh.cli.demo.TOL", 0.5)
-    assert run("demo") == 0
+def test_the_ring_of_the_demo_without_matplotlib(capsys, monkeypatch):
+    monkeypatch.setattr("glmesh.cli.demo_ring.can_plot", lambda: False)
+    monkeypatch.setattr("glmesh.cli.demo_ring.ROUNDS", 3)
+    assert run("demo", "--ring") == 3
+    monkeypatch.setattr("glmesh.cli.demo_ring.ROUNDS", 20_000)
+    monkeypatch.setattr("glmesh.cli.demo_ring.TOL", 0.5)
+    assert run("demo", "--ring") == 0
     assert "pip install 'glmesh[plot]'" in capsys.readouterr().out
     assert not os.path.exists("glmesh-demo.png")
 
@@ -232,8 +232,8 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("predict model.npz labels.svm --probability", "--probability: the hinge loss has none"),
         ("predict model.npz labels.svm --out no/p.csv", "--out no/p.csv: cannot write there"),
         ("predict model.npz labels.svm --out model.npz", "would overwrite the input"),
-        ("demo --out no/demo.png", "--out no/demo.png: cannot write there"),
-        ("demo --out demo.txt", "a picture's name ends in .png"),
+        ("demo --ring --out no/demo.png", "--out no/demo.png: cannot write there"),
+        ("demo --ring --out demo.txt", "a picture's name ends in .png"),
         ("topology", "required: NAME"),
         ("topology rign", "did you mean 'ring'?"),
         ("topology ring --plot no/x.png", "--plot no/x.png: cannot write there"),

@@ -162,10 +162,19 @@ def test_the_demos_files_are_those_of_the_readme(capsys):
         assert command.strip() in readme
     for name, (n, _) in demo_files.HOSPITALS.items():
         lines = (Path("hospitals") / f"{name}.csv").read_text().splitlines()
-        assert (lines[0], len(lines)) == (demo_files.HEADER, n + 1)
+        assert lines[0].split(",")[0] == "patient"
+        assert (set(lines[0].split(",")[1:]), len(lines)) == (set(demo_files.COLUMNS), n + 1)
+    assert ("smoker" in lines[0], any(",present," in line or line.endswith(",present") for line in lines)) == (
+        True,
+        True,
+    )
+    assert "present" not in Path("hospitals/bob.csv").read_text()
+    assert any(",," in line for line in lines)  # gaps
     assert "is there already" in fails(capsys, "demo", "--files", "hospitals")
-    assert run("train", "hospitals/alice.csv", "--model", "logistic", *FAST, "--quiet") == 0
-    assert model_files.load("glmesh-model.npz").names == tuple(demo_files.HEADER.split(",")[:-1])
+    assert "not allowed with" in fails(capsys, "demo", "--files", "others", "--ring")
+    fit = ["--family", "binomial", "--formula", demo_files.FORMULA, "--nodes", 4]
+    assert run("train", "hospitals/alice.csv", *fit, "--quiet") == 0
+    assert model_files.load("glmesh-model.npz").names[0] == "C(sex)[T.male]"
 
 
 def test_leftovers_of_a_killed_run_are_removed_at_the_next_start(tmp_path: Path) -> None:

@@ -5,14 +5,19 @@ import numpy as np
 from glmesh.display.overview import LISTED, Overview, table_of
 from glmesh.engine.result import terms_of
 from glmesh.files.model_files import Model
-from glmesh.inference import Inference
+from glmesh.inference import Inference, Summary
+
+
+def table(model: Model) -> Summary | None:
+    """Return the table of a fit without a penalty; None for any other model, and where there is no table."""
+    return None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
 
 
 def coefficients_text(model: Model, most: int = LISTED) -> str:
     """Return the table of a fit without a penalty; of any other model its `most` largest coefficients, with bars."""
-    table = None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
-    if table is not None:
-        return str(table)
+    summary = table(model)
+    if summary is not None:
+        return str(summary)
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
     coef = np.ravel(model.coef)
     return "\n".join(

@@ -1,157 +1,50 @@
-"""`glmesh demo`: sixteen nodes on a ring solve a Lasso, and prove that they did."""
+"""`glmesh demo`: three hospitals as processes, one of which is killed; or a simulated ring, or files to try."""
 
-import sys
 from argparse import Namespace
 
-import numpy as np
-
-from glmesh import Problem, Status, plot, solve
-from glmesh.cli import demo_files
+from glmesh.cli import demo_files, demo_hospitals, demo_ring
 from glmesh.cli.options import REACHED, Parser
-from glmesh.cli.output import can_plot, check_picture, check_writable, plain
-from glmesh.cli.progress import Progress
-from glmesh.cli.train import exit_code
-from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
-from glmesh.files import data_files
-from glmesh.formatting import size
-from glmesh.types import Matrix, Vector
 
-HELP = "see it work: a Lasso over a ring of 16 nodes"
-
-_NODES, TOL, ROUNDS = 16, 1e-4, 20_000
-_SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients zero
+HELP = "see it work: three hospitals, one model, and one of them is killed meanwhile"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh demo` to its parser."""
     parser.describe(
-        "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
-        "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
-        "answer is as good as asked for. The result is compared with scikit-learn's on the pooled data.",
+        "Three hospitals with tables of their own (invented patients; text, factors, gaps) fit one logistic "
+        "regression: three processes on this machine that talk over TLS. One of them is killed while they do, and "
+        "started again. The table they end with is compared with the fit to the pooled rows, and with what each "
+        "hospital finds alone. The exit code is not 0 if anything is not as promised.",
         "glmesh demo",
         "glmesh demo --no-plot",
         "glmesh demo --files hospitals",
-        "glmesh demo --files hospitals --raw",
+        "glmesh demo --ring",
     )
     add = parser.add_argument
-    add(
-        "--out",
-        default="glmesh-demo.png",
-        metavar="FILE",
-        help="file for the convergence plot (default glmesh-demo.png)",
-    )
-    add("--no-plot", action="store_true", help="write no plot")
-    add("--files", metavar="DIR", help="do nothing but write alice.csv, bob.csv and carol.csv there, three "
-        "hospitals' tables of invented patients, for trying a federation")  # fmt: skip
-    add("--raw", action="store_true", help="with --files, tables as hospitals have them, with text, gaps and their own "
-        "units")  # fmt: skip
+    add("--out", default="glmesh-demo.png", metavar="FILE", help="file for the picture (default glmesh-demo.png)")
+    add("--no-plot", action="store_true", help="draw no picture")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--ring", action="store_true", help="simulate 16 nodes on a ring instead, which fit a Lasso to "
+        "the diabetes data of scikit-learn, each to its own features; needs no extras")  # fmt: skip
+    what.add_argument("--files", metavar="DIR", help="do nothing but write the hospitals' tables there, alice.csv, "
+        "bob.csv and carol.csv, for trying a federation")  # fmt: skip
 
 
 def run(options: Namespace) -> int:
-    """Fit a Lasso over 16 nodes, print how it compares with scikit-learn's, draw; return the exit code."""
+    """Run the demo that the options name; return the exit code."""
     if options.files is not None:
-        return _files(options.files, raw=options.raw)
-    if options.raw:
-        raise InvalidInput("--raw goes with --files DIR, the folder to write the tables to")
-    draws = not options.no_plot and can_plot()
-    if draws:
-        check_picture("--out", options.out)
-        check_writable({"--out": options.out})
-
-    X, y = data_files.demo()
-    alpha = float(np.abs(X.T @ y).max()) / _SHRINK
-    print(
-        f"{_NODES} nodes stand in a ring. Each holds {X.shape[1] // _NODES} of the {X.shape[1]} features of "
-        f"{X.shape[0]} diabetes\npatients and talks to its two neighbours only. Together they fit a Lasso, and\n"
-        f"stop when every node can prove that the objective is within {TOL:.2%} of the best.\n",
-        flush=True,
-    )
-    progress = Progress(stop="certificate", tol=TOL, max_rounds=ROUNDS)
-    result = solve(
-        Problem.glm(X, y, penalty="l1", alpha=alpha),
-        n_nodes=_NODES,
-        topology="ring",
-        stop="certificate",
-        tol=TOL,
-        max_rounds=ROUNDS,
-        callback=progress,
-        record_every=10,
-    )
-    progress.finish(result)
-    if result.status is not Status.CERTIFIED:
-        print(f"\n{result.status}")
-        return exit_code(result)
-    print(f"\n{_certificate(result)}\n\n{_comparison(result, X, y, alpha)}\n\n{_curve(result)}")
-    if draws:
-        plot.convergence(result.history, path=options.out, title="Lasso on a ring of 16 nodes", tol=TOL)
-        print(f"\nThe same as a picture: {options.out}")
-    elif not options.no_plot:
-        print("\nNo picture, because matplotlib is missing: pip install 'glmesh[plot]'")
-    print("Next: glmesh train --help")
-    return REACHED
+        return _files(options.files)
+    return demo_ring.run(options) if options.ring else demo_hospitals.run(options)
 
 
-def _files(folder: str, *, raw: bool) -> int:
+def _files(folder: str) -> int:
     """Write the tables of three hospitals, and print what to do with them; return the exit code."""
-    paths = (demo_files.write_raw if raw else demo_files.write)(folder)
-    for path in paths:
+    if not folder:
+        raise InvalidInput("--files needs the name of a folder; it is made if missing")
+    for path in demo_files.write(folder):
         print(f"{path}  {len(path.read_text().splitlines()) - 1} invented patients")
-    there = "" if folder in (".", "./") else f"cd {folder}\n  "
-    names = [path.stem for path in paths]
-    model = f'--family binomial --formula "{demo_files.FORMULA}"' if raw else "--model logistic --alpha 1"
-    print(
-        f"\nA federation of the three, on this machine:\n  {there}glmesh keys keys {' '.join(names)}\n"
-        f"  glmesh federation init fed.toml {model}\n"
-        f"  glmesh federation add fed.toml {' '.join(f'{name}={name}.csv' for name in names)}\n"
-        "  glmesh up fed.toml"
-    )
+    there = [] if folder in (".", "./") else [f"cd {folder}"]
+    lines = "\n".join(f"  {line}" for line in [*there, *demo_files.commands()])
+    print(f"\nA federation of the three, on this machine:\n{lines}")
     return REACHED
-
-
-def _certificate(result: Result) -> str:
-    """Return sentences for people on a run: the gap that the nodes proved, and the rounds and bytes that this took."""
-    return (
-        "Every node knows, from messages of its neighbours alone, that the objective\n"
-        f"is within {result.gap:.3g} ({result.relative_gap:.4%}) of the best possible.\n"
-        f"That took {result.rounds:,} rounds, and {size(result.bytes)} over the {_NODES} links.\n"
-        "(The proof is about the optimiser on these rows; whether the data are right it\ncannot say.)"
-    )
-
-
-def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
-    """Return a table for people: objective and nonzeros of the nodes' Lasso, and of scikit-learn's on pooled data.
-
-    X has shape (m, p), y has shape (m,), alpha is the weight of the penalty as glmesh scales it.
-    """
-    from sklearn.linear_model import Lasso
-
-    # scikit-learn divides the loss by the number of samples
-    pooled = Lasso(alpha=alpha / len(y), fit_intercept=False, tol=1e-10, max_iter=100_000).fit(X, y).coef_
-    best = result.problem.objective(pooled)
-    largest = float(np.abs(pooled).max())
-    form = "  {:<34} {:>14} {:>9}"
-    return "\n".join(
-        [
-            form.format("", "objective", "nonzeros"),
-            form.format("16 nodes, data apart", f"{result.objective:.4f}", int(np.count_nonzero(result.coef))),
-            form.format("scikit-learn, data in one place", f"{best:.4f}", int(np.count_nonzero(pooled))),
-            f"  So the nodes are {max(result.objective - best, 0):.2g} from the best (they promised at most "
-            f"{result.gap:.3g}).\n"
-            f"  Coefficients differ by at most {np.abs(result.coef - pooled).max():.2g}; the largest is {largest:.0f}.",
-        ]
-    )
-
-
-def _curve(result: Result) -> str:
-    """Return a plot made of text: the run's relative duality gap against communications."""
-    history = result.history
-    return plot.curve(
-        history["communications"],
-        history["gap"] / abs(history["objective"]),
-        height=10,
-        title="duality gap, relative to the objective",
-        xlabel="communications",
-        goal=TOL,
-        ascii=plain(sys.stdout),
-    )

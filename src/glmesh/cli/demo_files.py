@@ -1,6 +1,6 @@
 """Three hospitals' tables of patients, drawn at random, for trying a federation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,53 +8,26 @@ import numpy as np
 from glmesh.cli.output import check_writable, write_lines
 from glmesh.errors import InvalidInput
 
-HOSPITALS = {"alice": (120, 64.0), "bob": (90, 71.0), "carol": (150, 58.0)}  # name: (patients, their mean age)
-HEADER = "age,male,bmi,systolic,smoker,prior_stays,readmitted"
-
-
-RAW_HOSPITALS = {"alice": (420, 64.0), "bob": (310, 71.0), "carol": (530, 58.0)}  # name: (patients, their mean age)
-RAW_COLUMNS = ("age", "sex", "bmi", "systolic", "smoker", "stays", "days", "readmitted", "visits", "died")
-FORMULA = "readmitted ~ age + C(sex) + bmi + systolic + C(smoker) + stays"  # of what the raw tables may be asked
+HOSPITALS = {"alice": (420, 64.0), "bob": (310, 71.0), "carol": (530, 58.0)}  # name: (patients, their mean age)
+COLUMNS = ("age", "sex", "bmi", "systolic", "smoker", "stays", "days", "readmitted", "visits", "died")
+FORMULA = "readmitted ~ age + C(sex) + bmi + systolic + C(smoker) + stays"  # of what the tables may be asked
 
 
 def write(folder: str) -> list[Path]:
-    """Write a .csv with a header for each hospital into a folder, which is made if missing; return their paths.
-
-    The patients are invented: the same numbers every time. Age is in decades from 65, bmi in steps of 5 from 25,
-    systolic pressure in steps of 20 mmHg from 130.
-    """
-    paths = _paths(folder, HOSPITALS)
-    rng = np.random.default_rng(2018)
-    for path, (n, mean_age) in zip(paths, HOSPITALS.values(), strict=True):
-        age = rng.normal(mean_age, 11.0, n).clip(19, 97).round()
-        male, smoker = rng.random(n) < 0.52, rng.random(n) < 0.24
-        bmi = rng.normal(26.5, 4.2, n).clip(16, 48).round(1)
-        systolic = (rng.normal(102, 13, n) + 0.5 * age).clip(85, 220).round()
-        stays = rng.poisson(0.8, n)
-        risk = 0.05 * (age - 66) + 0.07 * (bmi - 27) + 0.8 * smoker + 0.7 * stays + 0.2 * male - 0.9
-        ill = rng.random(n) < 1 / (1 + np.exp(-risk))
-        # from centres and in steps that all hospitals agreed on: linear models learn faster where columns are near 1
-        scaled = ((age - 65) / 10, male.astype(int), (bmi - 25) / 5, (systolic - 130) / 20, smoker.astype(int), stays)
-        rows = zip(*scaled, ill.astype(int), strict=True)
-        write_lines(str(path), [HEADER, *(",".join(f"{value:g}" for value in row) for row in rows)])
-    return paths
-
-
-def write_raw(folder: str) -> list[Path]:
     """Write the tables of three hospitals as hospitals have them; return the paths of the .csv files.
 
     They have text and factors, gaps, units of their own, a number of the patient that no model needs, and columns in
-    another order at each hospital; bob has no current smokers. The patients are invented: the same every time. They
+    another order at each hospital; bob has no present smokers. The patients are invented: the same every time. They
     were followed for `days` days, in which they came for a number of `visits`, and at the end of which they had `died`
     (1) or not.
     """
-    paths = _paths(folder, RAW_HOSPITALS)
+    paths = _paths(folder, HOSPITALS)
     rng = np.random.default_rng(2026)
-    for path, (n, mean_age) in zip(paths, RAW_HOSPITALS.values(), strict=True):
+    for path, (n, mean_age) in zip(paths, HOSPITALS.values(), strict=True):
         columns = {"patient": [f"{path.stem[0].upper()}{k:04d}" for k in range(n)]} | _patients(rng, n, mean_age)
         if path.stem == "bob":
-            columns["smoker"] = ["former" if one == "current" else one for one in columns["smoker"]]
-        names = ["patient", *rng.permutation(RAW_COLUMNS)]
+            columns["smoker"] = ["past" if one == "present" else one for one in columns["smoker"]]
+        names = ["patient", *rng.permutation(COLUMNS)]
         rows = zip(*(columns[name] for name in names), strict=True)
         write_lines(str(path), [",".join(names), *(",".join(row) for row in rows)])
     return paths
@@ -66,9 +39,9 @@ def _patients(rng: np.random.Generator, n: int, mean_age: float) -> dict[str, li
     male = rng.random(n) < 0.52
     bmi = rng.normal(26.5, 4.2, n).clip(16, 48).round(1)
     systolic = (rng.normal(102, 13, n) + 0.5 * age).clip(85, 220).round()
-    smoker = rng.choice(["never", "former", "current"], n, p=[0.5, 0.3, 0.2])
+    smoker = rng.choice(["never", "past", "present"], n, p=[0.5, 0.3, 0.2])
     stays = rng.poisson(0.8, n)
-    smokes = 0.3 * (smoker == "former") + 0.8 * (smoker == "current")
+    smokes = 0.3 * (smoker == "past") + 0.8 * (smoker == "present")
     risk = 0.04 * (age - 66) + 0.06 * (bmi - 27) + smokes + 0.5 * stays + 0.2 * male
     ill = rng.random(n) < 1 / (1 + np.exp(0.9 - risk))
     lasts = rng.exponential(900 / np.exp(0.6 * risk)).clip(1, 365).round()
@@ -105,3 +78,13 @@ def _paths(folder: str, names: Iterable[str]) -> list[Path]:
         raise InvalidInput(f"--files {folder}: {present[0]} is there already; give another folder, or remove it")
     check_writable({f"--files {path.name}": str(path) for path in paths})
     return paths
+
+
+def commands(names: Sequence[str] = tuple(HOSPITALS), formula: str = FORMULA) -> list[str]:
+    """Return the commands that fit the model `formula` to the tables NAME.csv, as processes on this machine."""
+    return [
+        f"glmesh keys keys {' '.join(names)}",
+        f'glmesh federation init fed.toml --family binomial --formula "{formula}"',
+        f"glmesh federation add fed.toml {' '.join(f'{name}={name}.csv' for name in names)}",
+        "glmesh up fed.toml",
+    ]

@@ -1,6 +1,8 @@
 """What commands write: text for people, and files that are whole or absent."""
 
+import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +35,11 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
     pairs = list(pairs)
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"  {name:<{width}}   {value}" for name, value in pairs)
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """Return a text of one line, with line breaks between words where a terminal is narrower; elsewhere unchanged."""
+    return textwrap.fill(text, shutil.get_terminal_size().columns - 1) if stream.isatty() else text
 
 
 def plain(stream: TextIO) -> bool:

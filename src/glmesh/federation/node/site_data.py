@@ -22,7 +22,7 @@ from glmesh.federation.node.roles import spec_of, with_roles
 from glmesh.federation.node.site_table import CATEGORY, coded, trimmed, with_kinds
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
-from glmesh.files.describe import describe
+from glmesh.files.describe import DataFinding, describe
 from glmesh.files.svmlight import IndexBase
 from glmesh.problem import NodeData
 from glmesh.types import SampleMatrix
@@ -272,9 +272,18 @@ def scales(X: SampleMatrix) -> list[int | None]:
 
 
 def warnings_of(own: SiteData) -> list[str]:
-    """Return sentences on what looks wrong in a site's table; text is not among it where a formula takes it."""
+    """Return sentences on what looks wrong in a site's table.
+
+    Where a formula says which columns are used, text is not among it, and names of rows only if they are in it.
+    """
     formula = own.site.federation.problem.formula
-    return [str(one) for one in describe(own.table) if one.warns and not (formula and one.kind == "text")]
+
+    def is_moot(one: DataFinding) -> bool:
+        """Return whether the formula makes a finding pointless."""
+        unused = one.kind == "id" and not any(column in formula for column in one.columns)
+        return bool(formula) and (one.kind == "text" or unused)
+
+    return [str(one) for one in describe(own.table) if one.warns and not is_moot(one)]
 
 
 def public_reason(error: Exception) -> str:

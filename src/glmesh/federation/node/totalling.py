@@ -410,7 +410,7 @@ class Totalling:
             *(f"{one[0].upper()}{one[1:]}." for one in self._said),
             self._federation.revealed,
         )
-        return Ending(outcome, model.sites, model.without, why=" ".join(one for one in said if one))
+        return Ending(outcome, model.sites, model.without, why=" ".join(one for one in dict.fromkeys(said) if one))
 
     def _all_know(self) -> bool:
         """Return whether all members that gave a sign of life lately said that they know the model to be final."""

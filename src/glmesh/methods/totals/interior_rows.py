@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import scipy.sparse as sp
 
 from glmesh.core.totals import Sums
 from glmesh.kernels.interior import Losses, Move, Outcome, step_rows
@@ -28,7 +27,7 @@ Fields = dict[str, Vector]
 
 def visited(block: Rows) -> Vector:
     """Return how many nonzeros each hosted node visits in a total of a step, shape (n_hosted,): a measure of work."""
-    return np.array([PASSES * float(X.nnz if sp.issparse(X) else X.size) for X in block.X])
+    return PASSES * block.nonzeros
 
 
 def moments(block: Rows, k: int, state: InteriorState) -> Fields:

@@ -102,6 +102,21 @@ def test_sparse_and_dense_rows_give_one_likelihood(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_what_nodes_compute_alike_of_the_inverse_gives_the_same_concordances(seed):
+    likelihood, random, point = _case(seed)
+    C, n = likelihood.loss.n_classes, likelihood.d // likelihood.loss.n_classes
+    inverse = np.tril(random.standard_normal((likelihood.d, likelihood.d)))
+    inverse[random.random(likelihood.d) < 0.3] = 0.0  # coordinates that are not on the face
+    found = likelihood.concordances(point, likelihood.reduced(inverse), 1.0)
+    np.testing.assert_array_equal(found, likelihood.concordances(point, inverse, 1.0))
+    rows = likelihood.X.toarray() if sp.issparse(likelihood.X) else likelihood.X
+    t = np.einsum("kcj,ij->ick", inverse.reshape(-1, C, n), np.column_stack([rows, np.ones(len(rows))]))
+    lengths = np.sort(np.linalg.norm(t - t.mean(axis=1, keepdims=True), axis=2), axis=1)
+    wanted = np.where(likelihood.weight > 0, lengths[:, -2:].sum(axis=1), 0.0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * wanted.max(initial=1.0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_scores_sum_to_the_gradient_and_several_points_are_as_one_by_one(seed):
     likelihood, random, point = _case(seed)
     scores = likelihood.scores(point)

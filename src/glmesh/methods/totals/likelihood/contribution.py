@@ -9,6 +9,7 @@ from glmesh.kernels.gram import pack_columns
 from glmesh.methods.totals.likelihood import cone_sums
 from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
 from glmesh.methods.totals.likelihood.state import LikelihoodQuery
+from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
@@ -59,14 +60,17 @@ def levels(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery) -> Indic
     assert query.inverse is not None
     scale = penalty.scale
     inverse = block.likelihoods[0].reduced(query.inverse / scale)
-    out = np.full((block.size, 1), NOTHING)
-    for k, likelihood in enumerate(block.likelihoods):
+
+    def level(likelihood: Likelihood) -> int:
+        """Return the level of one node."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             largest = likelihood.concordances(query.point / scale, inverse, query.radius).max(initial=0.0)
         if not largest <= 0.0:  # NaN is as good as infinite
             steps = np.ceil(STEPS * np.log2(largest) + 1e-9) if np.isfinite(largest) else HIGHEST
-            out[k] = int(np.clip(steps, -HIGHEST - 1, HIGHEST))
-    return out
+            return int(np.clip(steps, -HIGHEST - 1, HIGHEST))
+        return NOTHING
+
+    return np.array([[one] for one in block.threads.map(level, block.likelihoods)])
 
 
 def bound_of(level: int) -> float:

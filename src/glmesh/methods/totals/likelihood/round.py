@@ -19,7 +19,7 @@ from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
 # Numerical Optimization, eq. 3.4, with their 1e-4, because any small part will do)
@@ -38,7 +38,7 @@ BESIDE = 0.25
 HALVINGS = 4
 FREE = 4.0  # [rounding of the decrement] decrement from which a last step is worth it: less is lost in rounding
 # [gain of a step] part that is not worth another search for the signs of its end: larger takes steps sooner, which fall
-# short by about as much; of 1e-3 to 1e-8 the number of totals is the same for digits and wine
+# short by about as much; of 1e-2 to 1e-4 digits and wine take as many totals
 ENOUGH = 1e-4
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
 # why no more rounds are worth it
@@ -61,6 +61,9 @@ class LikelihoodRound:
         if self.block.fit_intercept:
             found = self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)
             state.w, state.intercept = found[:-1], float(found[-1])
+            slopes = np.setdiff1d(np.arange(len(found)), self.block.intercepts)
+            if self.block.likelihoods[0].has_null(sums) and not self._free[slopes].any():
+                state.separation = Separation(self.penalty.scale, self._free).proven(0.0)
         if state.drawn is not None:
             state.origin = np.append(state.w, state.intercept)
             self._go_beside()
@@ -106,8 +109,9 @@ class LikelihoodRound:
             return None
         d = len(self.penalty.scale)
         if state.separation is None:
-            free = self.penalty.free & np.isin(np.arange(d), self.columns)
-            state.separation = Separation(self.penalty.scale, free)
+            state.separation = Separation(self.penalty.scale, self._free)
+        if state.separation.verdict != "undecided":
+            return None
         hessian = np.zeros((d, d))
         hessian[np.ix_(model.columns, model.columns)] = model.hessian
         return state.separation.query(self.penalty.moved(query.point, query.step), hessian)
@@ -130,6 +134,11 @@ class LikelihoodRound:
         """Return the numbers of the coordinates that move, ascending: neither held by bounds nor aliased."""
         movable = self.penalty.movable
         return movable if self.state.aliased is None else np.setdiff1d(movable, self.state.aliased)
+
+    @property
+    def _free(self) -> Flags:
+        """Return a mask of the coordinates that move and have no penalty, shape (d,)."""
+        return np.asarray(self.penalty.free & np.isin(np.arange(len(self.penalty.scale)), self.columns))
 
     @property
     def ended(self) -> bool:

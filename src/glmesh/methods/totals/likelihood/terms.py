@@ -132,6 +132,10 @@ class Likelihood(ABC):
         """
         return point[:0]
 
+    def has_null(self, sums: Vector) -> bool:
+        """Return whether `sums`, those of `beginnings`, prove that the null model has a maximum; here they do not."""
+        return False
+
     def begin(self, point: Vector, sums: Vector) -> Vector:
         """Return the null model, shape (d,), at which a fit starts, from the sums of `beginnings`; here `point`."""
         return point
