@@ -304,6 +304,18 @@ def test_a_penalised_model_is_drawn_as_bars_by_name_and_says_why_there_are_no_in
     assert "fits without a penalty" in read.words
 
 
+def test_shares_of_several_sites_are_one_list_with_the_names_of_the_sites(tmp_path: Path) -> None:
+    folders = [restarted(tmp_path, name) for name in ("alice", "bob")]
+    for k, folder in enumerate(folders):
+        info: dict[str, str | float | int] = {"node": Path(folder).stem, "split": "features"}
+        coef = np.array([1.0 + k, 0.0, -3.0 + k])
+        Model(coef, 0.5, "squared", "l1", alpha=1.0, l1_ratio=1.0, info=info).save(Path(folder) / "model.npz")
+    shown = page(folders)
+    order = re.findall(r"class='term'>(\w+: \w+)<", shown)
+    assert order == ["alice: x2", "bob: x0", "bob: x2", "alice: x0"]
+    assert "2 of 6 coefficients are 0" in shown
+
+
 def test_the_model_of_an_earlier_run_is_not_shown_while_another_one_is_computed(tmp_path: Path) -> None:
     folder = Path(write(tmp_path, [entry("alice", 1, 0.0)], []))
     Model(np.ones(2), 0.5, "logistic", "l1", alpha=1.0, l1_ratio=1.0).save(folder / "model.npz")

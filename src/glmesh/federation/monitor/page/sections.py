@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from glmesh.federation.monitor.forest import of_model
+from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
 from glmesh.federation.monitor.page.charts import Line, Point, chart, network, strip, text
 from glmesh.federation.monitor.page.record import SiteRecord
@@ -111,8 +111,7 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
             else ""
         )
     if models[0][1].is_share:
-        parts = [f"<h3>Columns of {text(name)}</h3>{of_model(model)}" for name, model in models]
-        return section("Coefficients", "".join(parts), "wide")
+        return section("Coefficients", of_shares(models), "wide")
     return section("Coefficients", of_model(models[0][1]), "wide")
 
 
