@@ -97,6 +97,15 @@ def test_the_lane_of_a_member_that_wrote_nothing_is_what_its_neighbour_saw() -> 
     assert kinds == ["here", "away", "here"]
 
 
+def test_a_gossiping_site_does_not_claim_to_see_members_that_are_no_neighbours() -> None:
+    neighbours = {"bob": {"state": "up", "dropped": 0, "deadline": 1.0}}
+    site = running("alice", neighbours=neighbours)
+    assert presence.presence([site]) == {"alice": "here", "bob": "here", "carol": "unknown"}
+    assert presence.words("carol", [site]) == "not seen from here"
+    totals = running("alice", neighbours={"bob": {"state": "up", "dropped": 0}})
+    assert presence.presence([totals])["carol"] == "here", "members of totals have signed that they are there"
+
+
 def test_the_lane_of_a_neighbour_is_that_of_its_link_and_begins_with_its_absence() -> None:
     """The history begins when all have met; the log knows when a neighbour came, went and was silent."""
     entries = [entry("alice", at, 0.0, neighbours={"bob": {"state": "up", "dropped": 0}}) for at in range(20, 41)]
