@@ -11,6 +11,7 @@ import numpy as np
 from glmesh.display import table_of
 from glmesh.engine.result import terms_of
 from glmesh.federation.monitor.axes import ticks
+from glmesh.federation.monitor.page.words import named
 from glmesh.files.model_files import Model
 from glmesh.inference import Inference
 from glmesh.inference.summary import RATIO_LINKS, Summary
@@ -89,7 +90,7 @@ def _bars(terms: Sequence[tuple[str, float]], model: Model) -> str:
 def _words(model: Model, summary: Summary) -> str:
     """Return sentences for people on what is proven of the coefficients, and on whose rows they are about."""
     proof = f"{summary.proof[0].upper()}{summary.proof[1:]}."
-    whose = f"{', '.join(model.sites[:-1])} and {model.sites[-1]}" if len(model.sites) > 1 else "this site"
+    whose = named(model.sites) if len(model.sites) > 1 else "this site"
     rows = f"{summary.facts.n:,} rows of {whose} together"
     lacks = f", without {', '.join(model.without)}" if model.without else ""
     if np.isfinite(summary.accuracy.worst):
