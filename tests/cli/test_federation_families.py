@@ -41,6 +41,7 @@ def problem(*options: str) -> dict[str, object]:
         (("--family", "poisson", "--exposure", "years"), {"exposure": "years", "offset": ""}),
         (("--family", "poisson", "--offset", "years", "--alpha", "2"), {"offset": "years", "alpha": 2.0}),
         (("--family", "negative_binomial=2"), {"family": "negative_binomial", "theta": 2.0}),
+        (("--family", "negative_binomial=estimated"), {"family": "negative_binomial", "estimate_theta": True}),
         (("--family", "tweedie=1.7", "--tol-se", "1e-4"), {"family": "tweedie", "power": 1.7, "tol_se": 1e-4}),
         (("--family", "binomial", "--link", "probit", "--no-intercept"), {"link": "probit", "fit_intercept": False}),
         (("--family", "multinomial"), {"family": "multinomial", "link": ""}),

@@ -728,7 +728,7 @@ def test_a_quadratic_function_with_kinks_and_bounds_is_minimised(seed: int) -> N
     u, space = w.copy(), np.empty((2, d, d))
     limits = np.ascontiguousarray([l1, lo, hi])
     arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
-    minimise(S, b, limits, w, u, np.uint64(free), space[0], space[1], *arrays)
+    minimise(S, b, limits, w, u, np.uint64(free), 0.0, space[0], space[1], *arrays)
     assert ((u >= lo) & (u <= hi)).all()
     table, step = Table(l1=l1, lo=lo, hi=hi), 1.0 / np.linalg.eigvalsh(S)[-1]
     slopes = b + S @ (u - w)

@@ -10,7 +10,7 @@ from glmesh.inference import Inference
 
 def coefficients_text(model: Model, most: int = LISTED) -> str:
     """Return the table of a fit without a penalty; of any other model its `most` largest coefficients, with bars."""
-    table = None if model.facts is None else table_of(Inference(model.facts, rows=model.rows))
+    table = None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
     if table is not None:
         return str(table)
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())

@@ -174,8 +174,8 @@ class _Federation:
         for name, node in self.nodes.items():
             if node.returncode in (REACHED, PARTIAL) and self._is_proven(name):
                 model = model_files.load(self.sites[name].state / "model.npz")
-                if model.facts is not None:
-                    print(f"\n{Inference(model.facts).summary()}\n")
+                if model.statistics is not None:
+                    print(f"\n{Inference(model.statistics).summary()}\n")
                 return
 
     def _is_proven(self, name: str) -> bool:

@@ -91,9 +91,9 @@ class Softmax(Loss):
         others = P.sum(axis=1)
         P[rows, best] = 1.0
         P /= (1.0 + others)[:, None]
-        rest = 1.0 - P
-        rest[rows, best] = others / (1.0 + others)
-        return P, rest
+        opposite = 1.0 - P
+        opposite[rows, best] = others / (1.0 + others)
+        return P, opposite
 
     def mean(self, z: Matrix) -> Matrix:
         """Return the probabilities of all classes, shape (m, C), at linear predictors z."""
@@ -111,9 +111,9 @@ class Softmax(Loss):
 
     def slopes(self, y: Vector, z: Matrix) -> Matrix:
         """Return the derivatives of each row's loss by its C predictors, shape (m, C): P, less 1 at the class y."""
-        P, rest = self.probabilities(z)
+        P, opposite = self.probabilities(z)
         rows = np.arange(len(z))
-        P[rows, _numbers(y)] = -rest[rows, _numbers(y)]
+        P[rows, _numbers(y)] = -opposite[rows, _numbers(y)]
         return P
 
     def total(self, y: Vector, z: Matrix, c: Vector) -> float:

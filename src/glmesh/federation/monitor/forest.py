@@ -46,7 +46,7 @@ class _Term:
 
 def of_model(model: Model) -> str:
     """Return HTML on the coefficients of a model: with intervals and the table where there are some, else as bars."""
-    summary = None if model.facts is None else table_of(Inference(model.facts, rows=model.rows))
+    summary = None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
     if summary is not None:
         inference = f"<div class='scroll inference'>{summary._repr_html_()}</div>"
         table = f"<details open><summary>Table</summary>{inference}</details>"
@@ -83,7 +83,7 @@ def _bars(terms: Sequence[tuple[str, float]], model: Model) -> str:
     zeros = len(terms) - len(own)
     said = f"{zeros:,} of {len(terms):,} coefficients are 0." if zeros else ""
     why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
-    why = why if model.facts is None and model.alpha else ""
+    why = why if model.statistics is None and model.alpha else ""
     return f"{drawn}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
 
 
@@ -91,7 +91,7 @@ def _words(model: Model, summary: Summary) -> str:
     """Return sentences for people on what is proven of the coefficients, and on whose rows they are about."""
     proof = f"{summary.proof[0].upper()}{summary.proof[1:]}."
     whose = named(model.sites) if len(model.sites) > 1 else "this site"
-    rows = f"{summary.facts.n:,} rows of {whose} together"
+    rows = f"{summary.statistics.n:,} rows of {whose} together"
     lacks = f", without {', '.join(model.without)}" if model.without else ""
     if np.isfinite(summary.accuracy.worst):
         exact = (
@@ -103,7 +103,7 @@ def _words(model: Model, summary: Summary) -> str:
 
 def ratio_name(summary: Summary) -> str:
     """Return what exp(coefficient) is called, such as "odds ratio"; "" where it is no ratio."""
-    fitted = summary.facts.fitted
+    fitted = summary.statistics.fitted
     link = "" if fitted.family is None else fitted.family.link
     found = RATIOS.get(fitted.model) or RATIOS.get(f"{fitted.model} {link}")
     return found or ("ratio of means" if link in RATIO_LINKS else "")
@@ -152,10 +152,10 @@ def _is_intercept(term: str) -> bool:
 
 
 def _span(columns: Matrix) -> tuple[float, float]:
-    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some room."""
+    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some margin."""
     low, high = min(0.0, float(columns.min())), max(0.0, float(columns.max()))
-    room = 0.03 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def _drawn(terms: Sequence[_Term], label: str, heading: str = "") -> str:

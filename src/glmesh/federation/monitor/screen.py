@@ -26,11 +26,11 @@ def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, c
     certificate, from which the time left is extrapolated; None before there is one.
     """
     what = "distance" if "tol_se" in now else "gap"
-    asked = f"{now['tol_se']:.0e} standard errors" if "tol_se" in now else f"{now.get('tol', 0):.0e}"
+    wanted = f"{now['tol_se']:.0e} standard errors" if "tol_se" in now else f"{now.get('tol', 0):.0e}"
     lines = [
         f"{now['node']}  {now['phase']}  round {now.get('round', 0):,}",
         "",
-        f"  {f'proven {what}':<12} {proof_text(now, '{:.2e}') or 'none yet'}   asked for {asked}   {left(now, began)}",
+        f"  {f'proven {what}':<12} {proof_text(now, '{:.2e}') or 'none yet'}   asked for {wanted}   {left(now, began)}",
         f"  members      {', '.join(now.get('members', [])) or 'not known yet'}",
         *_not_there(now),
         f"  traffic      {size(now['bytes_sent'])} sent, {size(now['bytes_received'])} received",

@@ -62,16 +62,16 @@ def test_without_a_penalty_inference_is_statsmodels():
     X, y = anes()
     result = solve(Problem.glm(X, y, alpha=0.0, **FREE), n_nodes=3)
     theirs = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", tol=1e-14, disp=0)
-    ours = Inference(result.facts)
+    ours = Inference(result.statistics)
     assert ours.terms[:7] == (
         *(f"1: {name}" for name in ("Intercept", "x0", "x1", "x2", "x3", "x4")),
         "2: Intercept",
     )
     np.testing.assert_allclose(ours.coef, theirs.params.T.ravel(), rtol=1e-7)
     np.testing.assert_allclose(ours.vcov(), theirs.cov_params(), rtol=1e-6, atol=1e-9)
-    assert result.facts.rank == 36
+    assert result.statistics.rank == 36
     shares = np.bincount(y.astype(int)) / len(y)
-    assert result.facts.null_loss == pytest.approx(-len(y) * (shares * np.log(shares)).sum(), rel=1e-12)
+    assert result.statistics.null_loss == pytest.approx(-len(y) * (shares * np.log(shares)).sum(), rel=1e-12)
 
 
 def stationary(result, l1, l2):
