@@ -97,6 +97,15 @@ def test_the_lane_of_a_member_that_wrote_nothing_is_what_its_neighbour_saw() -> 
     assert kinds == ["here", "away", "here"]
 
 
+def test_a_gossiping_site_does_not_claim_to_see_members_that_are_no_neighbours() -> None:
+    neighbours = {"bob": {"state": "up", "dropped": 0, "deadline": 1.0}}
+    site = running("alice", neighbours=neighbours)
+    assert presence.presence([site]) == {"alice": "here", "bob": "here", "carol": "unknown"}
+    assert presence.words("carol", [site]) == "not seen from here"
+    totals = running("alice", neighbours={"bob": {"state": "up", "dropped": 0}})
+    assert presence.presence([totals])["carol"] == "here", "members of totals have signed that they are there"
+
+
 def test_the_lane_of_a_neighbour_is_that_of_its_link_and_begins_with_its_absence() -> None:
     """The history begins when all have met; the log knows when a neighbour came, went and was silent."""
     entries = [entry("alice", at, 0.0, neighbours={"bob": {"state": "up", "dropped": 0}}) for at in range(20, 41)]
@@ -302,6 +311,18 @@ def test_a_penalised_model_is_drawn_as_bars_by_name_and_says_why_there_are_no_in
     assert read.count("line", "bar") == 2
     assert "1 of 3 coefficients are 0" in read.words
     assert "fits without a penalty" in read.words
+
+
+def test_shares_of_several_sites_are_one_list_with_the_names_of_the_sites(tmp_path: Path) -> None:
+    folders = [restarted(tmp_path, name) for name in ("alice", "bob")]
+    for k, folder in enumerate(folders):
+        info: dict[str, str | float | int] = {"node": Path(folder).stem, "split": "features"}
+        coef = np.array([1.0 + k, 0.0, -3.0 + k])
+        Model(coef, 0.5, "squared", "l1", alpha=1.0, l1_ratio=1.0, info=info).save(Path(folder) / "model.npz")
+    shown = page(folders)
+    order = re.findall(r"class='term'>(\w+: \w+)<", shown)
+    assert order == ["alice: x2", "bob: x0", "bob: x2", "alice: x0"]
+    assert "2 of 6 coefficients are 0" in shown
 
 
 def test_the_model_of_an_earlier_run_is_not_shown_while_another_one_is_computed(tmp_path: Path) -> None:

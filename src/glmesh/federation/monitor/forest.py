@@ -11,6 +11,7 @@ import numpy as np
 from glmesh.display import table_of
 from glmesh.engine.result import terms_of
 from glmesh.federation.monitor.axes import ticks
+from glmesh.federation.monitor.page.words import named
 from glmesh.files.model_files import Model
 from glmesh.inference import Inference
 from glmesh.inference.summary import RATIO_LINKS, Summary
@@ -50,29 +51,46 @@ def of_model(model: Model) -> str:
         inference = f"<div class='scroll inference'>{summary._repr_html_()}</div>"
         table = f"<details open><summary>Table</summary>{inference}</details>"
         return f"<p>{html.escape(_words(model, summary))}</p>{forest(summary)}{table}"
+    terms, told = _terms(model)
+    return f"{told}{_bars(terms, model)}"
+
+
+def of_shares(models: Sequence[tuple[str, Model]]) -> str:
+    """Return HTML on the coefficients of models of which each has those of one site's columns; `models` by site."""
+    found: list[tuple[str, float]] = []
+    for site, model in models:
+        found += [(f"{site}: {term}", value) for term, value in _terms(model)[0]]
+    names = html.escape(", ".join(site for site, _ in models))
+    whose = f"<p>Each site holds the coefficients of its own columns; these are of {names}.</p>"
+    return f"{whose}{_terms(models[0][1])[1]}{_bars(found, models[0][1])}"
+
+
+def _terms(model: Model) -> tuple[list[tuple[str, float]], str]:
+    """Return ((name, coefficient) of each term, the intercepts as HTML) of a model."""
     terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
-    coef = np.ravel(model.coef)
-    said = f"{int((coef == 0).sum()):,} of {len(coef):,} coefficients are 0." if (coef == 0).any() else ""
     told = "".join(f"<p>{html.escape(name)}: {value:.4g}</p>" for name, value in intercepts)
-    own = [
-        _Term(name, value, value, value, f"{value:.4g}")
-        for name, value in zip(terms, coef.tolist(), strict=True)
-        if value
-    ]
-    why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
-    why = why if model.statistics is None and model.alpha else ""
+    return list(zip(terms, np.ravel(model.coef).tolist(), strict=True)), told
+
+
+def _bars(terms: Sequence[tuple[str, float]], model: Model) -> str:
+    """Return (name, coefficient) pairs as bars, the largest first, and why they have no intervals."""
+    own = [_Term(name, value, value, value, f"{value:.4g}") for name, value in terms if value]
     own.sort(key=lambda term: -abs(term.coef))
     drawn = _drawn(own[:FEW], "coefficient")
     if own[FEW:]:
         more = _drawn(own[FEW:], "coefficient")
         drawn += f"<details><summary>{len(own) - FEW:,} smaller ones</summary>{more}</details>"
-    return f"{told}{drawn}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
+    zeros = len(terms) - len(own)
+    said = f"{zeros:,} of {len(terms):,} coefficients are 0." if zeros else ""
+    why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
+    why = why if model.statistics is None and model.alpha else ""
+    return f"{drawn}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
 
 
 def _words(model: Model, summary: Summary) -> str:
     """Return sentences for people on what is proven of the coefficients, and on whose rows they are about."""
     proof = f"{summary.proof[0].upper()}{summary.proof[1:]}."
-    whose = f"{', '.join(model.sites[:-1])} and {model.sites[-1]}" if len(model.sites) > 1 else "this site"
+    whose = named(model.sites) if len(model.sites) > 1 else "this site"
     rows = f"{summary.statistics.n:,} rows of {whose} together"
     lacks = f", without {', '.join(model.without)}" if model.without else ""
     if np.isfinite(summary.accuracy.worst):

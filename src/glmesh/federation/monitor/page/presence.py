@@ -147,5 +147,5 @@ def words(name: str, sites: Sequence[SiteRecord]) -> str:
     own = next((site for site in sites if site.name == name), None)
     if own is not None:
         return state(own)
-    told = {HERE: "here", AWAY: "away", DONE: "finished", UNKNOWN: "not known"}
+    told = {HERE: "here", AWAY: "away", DONE: "finished", UNKNOWN: "not seen from here"}
     return told[presence(sites)[name]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from glmesh.federation.monitor.forest import of_model
+from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
 from glmesh.federation.monitor.page.charts import Line, Point, chart, network, strip, text
 from glmesh.federation.monitor.page.record import SiteRecord
@@ -27,7 +27,7 @@ from glmesh.formatting import size
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
 OLDEST = 300  # [lines] of events on the page at most
-SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not known"}
+SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
 
 
 def section(title: str, content: str, kind: str = "") -> str:
@@ -111,8 +111,7 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
             else ""
         )
     if models[0][1].is_share:
-        parts = [f"<h3>Columns of {text(name)}</h3>{of_model(model)}" for name, model in models]
-        return section("Coefficients", "".join(parts), "wide")
+        return section("Coefficients", of_shares(models), "wide")
     return section("Coefficients", of_model(models[0][1]), "wide")
 
 
@@ -121,10 +120,10 @@ def table(sites: Sequence[SiteRecord]) -> str:
     heads = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")
     rows: list[tuple[str, ...]] = []
     until = max((site.latest for site in sites), default=0.0)
-    own = {site.name: site for site in sites}
+    own, now = {site.name: site for site in sites}, presence.presence(sites)
     for name in presence.members(sites):
         missing = presence.away(name, sites, until)
-        away = duration(missing) if missing >= 1 else "never"
+        away = duration(missing) if missing >= 1 else "never" if now[name] != UNKNOWN else ""
         if name not in own:
             rows.append((name, presence.words(name, sites), "not told", "", "", "", "", away))
             continue
