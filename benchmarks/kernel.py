@@ -21,7 +21,7 @@ from sklearn.linear_model import ElasticNet
 
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.order import CYCLIC
-from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch
+from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch
 from glmesh.linalg.columns import Columns
 
 C_SOURCE = r"""
@@ -120,7 +120,7 @@ class Ours:
         whole, ones, seed = np.array([0, n], np.uint64), np.ones(1), np.uint64(0)
         table = np.tile([l1, 0.0, 0.0, -np.inf, np.inf], (n, 1))
         self.x, self.y, self.v, self.w = np.zeros(n), y, np.zeros((1, d)), -y[None, :].copy()
-        self.design = Design(
+        self.design = NodeColumns(
             starts=whole,
             unit_starts=whole,
             bounds=np.arange(n + 1, dtype=np.uint64),

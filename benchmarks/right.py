@@ -4,9 +4,10 @@
 
 Every estimator is fitted with its defaults once, which compiles kernels, then up to five times in turn with
 scikit-learn's counterpart with its defaults, of which the shortest times count, as others use the machine too; and once
-with tol=1e-7. Seconds are those of the clock, "cpu" those of the process, all of its threads together. "above" is the objective above the best
-that is known (scikit-learn at tight tolerance, a conic solver, or the fit itself), relative; several classes are one
-against the rest, and the worst class counts, but LogisticRegression fits them together. `--cache` keeps the references between runs.
+with tol=1e-7. Seconds are those of the clock, "cpu" those of the process, all of its threads together (on a busy
+machine scikit-learn's may count threads of BLAS that wait). "above" is the objective above the best that is known
+(scikit-learn at tight tolerance, a conic solver, or the fit itself), relative; several classes are one against the
+rest, and the worst class counts, but LogisticRegression fits them together. `--cache` keeps the references between runs.
 """
 
 from __future__ import annotations

@@ -151,12 +151,12 @@ class Sites:
             process.join(max(end - time.monotonic(), 0.01))
         return [process.exitcode for process in chosen]
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; fail after LIMIT, with what the nodes have said."""
+    def until(self, condition: Callable[[], bool], pause: float = 0.05) -> None:
+        """Wait until the condition holds, asked every `pause` s; fail after LIMIT, with what the nodes have said."""
         end = time.monotonic() + LIMIT
         while not condition():
             assert time.monotonic() < end, self.output()
-            time.sleep(0.05)
+            time.sleep(pause)
 
     def ended(self, k: int) -> bool:
         """Whether the process of a node has ended."""

@@ -305,10 +305,10 @@ def family_problems() -> dict[str, Problem]:
 def family_figures(result: Result) -> dict[str, Any]:
     """All of a result, and what its totals at the end say."""
     seen = figures(result) | {"remark": np.asarray(result.remark), "distance": np.asarray(result.distance)}
-    if (facts := result.facts) is not None:
-        seen |= {f"meat {name}": meat for name, meat in facts.meats.items()}
-        seen |= {"information": facts.information, "likelihood": np.asarray(facts.log_likelihood)}
-        seen |= {"between": np.asarray(facts.between), "family": np.asarray(repr(facts.fitted.family))}
+    if (statistics := result.statistics) is not None:
+        seen |= {f"meat {name}": meat for name, meat in statistics.meats.items()}
+        seen |= {"information": statistics.information, "likelihood": np.asarray(statistics.log_likelihood)}
+        seen |= {"between": np.asarray(statistics.between), "family": np.asarray(repr(statistics.fitted.family))}
     return seen
 
 

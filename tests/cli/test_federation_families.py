@@ -41,6 +41,7 @@ def problem(*options: str) -> dict[str, object]:
         (("--family", "poisson", "--exposure", "years"), {"exposure": "years", "offset": ""}),
         (("--family", "poisson", "--offset", "years", "--alpha", "2"), {"offset": "years", "alpha": 2.0}),
         (("--family", "negative_binomial=2"), {"family": "negative_binomial", "theta": 2.0}),
+        (("--family", "negative_binomial=estimated"), {"family": "negative_binomial", "estimate_theta": True}),
         (("--family", "tweedie=1.7", "--tol-se", "1e-4"), {"family": "tweedie", "power": 1.7, "tol_se": 1e-4}),
         (("--family", "binomial", "--link", "probit", "--no-intercept"), {"link": "probit", "fit_intercept": False}),
         (("--family", "multinomial"), {"family": "multinomial", "link": ""}),
@@ -107,12 +108,13 @@ def test_up_prints_the_proof_of_each_site_and_the_table_once(capsys: pytest.Capt
     parts = [f"{name}={name}.csv" for name in names]
     assert main(["federation", "add", "fed.toml", *parts, "--port", str(free_ports(3)[0])]) == 0
     capsys.readouterr()
-    assert main(["up", "fed.toml"]) == 0
+    assert main(["up", "fed.toml", "--live"]) == 0
     told = capsys.readouterr().out
+    assert told.count("live page, for this machine only: http://127.0.0.1:") == 1
     assert told.count(" standard errors of the exact estimate") == 1
     assert told.count("alice, bob and carol hold the same model, to the last bit.") == 1
     assert told.count("Generalised linear model") == 1
     assert main(["status", "bob.toml"]) == 0
     assert "bob: finished, within" in capsys.readouterr().out
     assert main(["report", "alice.state", "--out", "report.html"]) == 0
-    assert Path("report.html").read_text().count("<circle") == 3
+    assert Path("report.html").read_text().count("class='interval'") == 3

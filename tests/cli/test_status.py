@@ -47,7 +47,7 @@ def test_a_family_has_its_table(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2))
     fit = glmesh.PoissonRegressor(alpha=0.0, n_nodes=2).fit(X, np.random.default_rng(1).poisson(2.0, size=60))
     model = write(tmp_path / "model.npz")
-    kept = {**vars(model), "facts": fit.result_.facts}
+    kept = {**vars(model), "statistics": fit.result_.statistics}
     Model(**kept).save(tmp_path / "model.npz")
     assert "std err" in model_text(FIGURES, tmp_path / "model.npz")
-    assert model_files.load(tmp_path / "model.npz").facts is not None
+    assert model_files.load(tmp_path / "model.npz").statistics is not None

@@ -48,6 +48,11 @@ def test_parameters_links_offsets_and_weights_are_those_of_statsmodels(claims, c
     assert (model.info["theta"], model.info["link"]) == (2.0, "log")
 
 
+def test_theta_is_estimated_and_kept(claims, capsys):
+    assert run("train", "counts.csv", "--family", "negative_binomial=estimated", "--no-intercept") in (0, 3)
+    assert "negative_binomial (link log, theta estimated) family" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -135,6 +135,8 @@ def reached(state: Any) -> Iterator[type]:
 def test_the_runs_reach_every_state_class_of_the_package():
     declared = set()
     for module in pkgutil.walk_packages(glmesh.__path__, "glmesh."):
+        if module.name.startswith("glmesh.methods.columns"):
+            continue  # of real sites, each of which is a process of its own: their state is never cut
         if module.name.split(".")[1] in ("collectives", "gossip", "solvers", "certificate", "methods"):
             found = vars(importlib.import_module(module.name)).values()
             own = [one for one in found if isinstance(one, type) and one.__module__ == module.name]

@@ -21,6 +21,7 @@ from glmesh.errors import UnsuitablePair
 from glmesh.inference import Summary
 from glmesh.methods import Nids
 from tests.cases import cases
+from tests.notebooks import bundle_of, html_of
 
 EVIL = "<script>alert('1')</script>\"&"
 
@@ -96,9 +97,9 @@ def test_a_result_tells_verdict_coefficients_by_name_and_cost(results):
 
 def test_the_html_of_a_result_escapes_names_and_needs_nothing_from_outside(results):
     for result in results.values():
-        page = page_of(result._repr_html_())
+        page = page_of(html_of(result))
         assert EVIL in page.text
-        assert "<script>" not in result._repr_html_()
+        assert "<script>" not in html_of(result)
         assert result.cost in page.text
         assert "ring, " in page.text
         assert "details" in dict(page.tags)
@@ -117,8 +118,8 @@ def test_a_fit_that_did_not_converge_says_so_in_words_and_by_its_mark(results):
     stopped = results["rounds"]
     assert stopped.status is Status.OUT_OF_ROUNDS
     assert not stopped.reached
-    assert ">!</b>" in stopped._repr_html_()
-    assert ">✓</b>" in results["ridge"]._repr_html_()
+    assert ">!</b>" in html_of(stopped)
+    assert ">✓</b>" in html_of(results["ridge"])
     assert "raise max_rounds" in str(stopped.summary())
 
 
@@ -135,7 +136,7 @@ def test_coefficients_of_a_fit_without_optimum_are_not_passed_off_as_estimates()
     result = solve(Problem.glm(X, (X["age"] > 0) * 1, family="binomial", alpha=0, fit_intercept=True), n_nodes=2)
     assert result.status is Status.NO_OPTIMUM
     assert "they estimate nothing" in str(result.summary())
-    assert "they estimate nothing" in page_of(result._repr_html_()).text
+    assert "they estimate nothing" in page_of(html_of(result)).text
     assert "Largest coefficients" not in repr(result)
     with pytest.warns(ConvergenceWarning):
         model = glmesh.GLMRegressor(family="binomial", n_nodes=2).fit(X, (X["age"] > 0) * 1)
@@ -145,7 +146,7 @@ def test_coefficients_of_a_fit_without_optimum_are_not_passed_off_as_estimates()
 def test_a_diverged_fit_can_be_shown():
     broken = Overview(title="x", verdict="Diverged.", good=False, terms=("a", "b"), coef=np.array([np.nan, np.inf]))
     assert "nan" in str(broken)
-    page_of(broken._repr_html_())
+    page_of(html_of(broken))
     nothing = Overview(title="x", verdict="y", good=True, terms=("a",), coef=np.zeros(1))
     assert "1 of 1 coefficients are 0" in str(nothing)
     assert nothing.line == ""
@@ -157,7 +158,7 @@ def test_long_models_are_cut_and_say_so(names):
     terms = tuple(f"x{k}" for k in range(100))
     long = Overview(title="x", verdict="y", good=True, terms=terms, coef=coef)
     assert "the 40 largest of 100 coefficients that are not 0" in str(long)
-    page = page_of(long._repr_html_())
+    page = page_of(html_of(long))
     assert "the 8 largest of 100" in page.text
     assert "x99" in page.text
     assert "x91" not in page.text
@@ -252,7 +253,7 @@ def test_a_fit_with_as_many_coefficients_as_rows_shows_itself_without_a_table():
     X = frame(3, 2)
     model = glmesh.GLMRegressor(family="gaussian", n_nodes=1).fit(X, [1.0, 2.0, 4.0])
     for fit in (model, model.result_):
-        page = page_of(fit._repr_html_())
+        page = page_of(html_of(fit))
         assert "std err" not in page.text
         assert "bmi" in page.text
         assert repr(fit)
@@ -263,13 +264,13 @@ def test_a_fit_with_as_many_coefficients_as_rows_shows_itself_without_a_table():
 def test_the_html_of_a_fit_without_a_penalty_has_its_table_folded_away(results, tmp_path):
     X = frame()
     for fit in (results["family"], glmesh.PoissonRegressor(alpha=0.0, n_nodes=2).fit(X, np.round(np.exp(X["age"])))):
-        page = page_of(fit._repr_html_())
+        page = page_of(html_of(fit))
         assert "Table with standard errors" in page.text
         assert "std err" in page.text
         assert page.text.count(EVIL) == 2  # as a coefficient, and in the table
     fit.save(tmp_path / "p.npz")
-    assert "std err" in page_of(glmesh.load_model(tmp_path / "p.npz")._repr_html_()).text
-    assert "std err" not in results["ridge"]._repr_html_()
+    assert "std err" in page_of(html_of(glmesh.load_model(tmp_path / "p.npz"))).text
+    assert "std err" not in html_of(results["ridge"])
 
 
 @pytest.fixture(scope="module")
@@ -280,18 +281,18 @@ def cancer() -> tuple[pd.DataFrame, pd.Series]:
 
 def test_a_fitted_estimator_shows_its_fit_and_others_scikit_learns_box(cancer):
     model = glmesh.LogisticRegression(n_nodes=3)
-    assert "sk-" in model._repr_html_()
+    assert "sk-" in html_of(model)
     assert repr(model.fit(*cancer)) == "LogisticRegression(n_nodes=3)"
-    page = page_of(model._repr_html_())
-    assert "sk-" not in model._repr_html_()
+    page = page_of(html_of(model))
+    assert "sk-" not in html_of(model)
     assert "mean concave" not in page.text
     assert "mean smoothness" in page.text
     assert "Converged" in page.text
     assert "LogisticRegression(n_nodes=3)" in page.text
-    bundle = model._repr_mimebundle_()
-    assert bundle == {"text/plain": repr(model), "text/html": model._repr_html_()}
-    assert "sk-" in clone(model)._repr_mimebundle_()["text/html"]
-    assert "LogisticRegression" in make_pipeline(model)._repr_html_()
+    bundle = bundle_of(model)
+    assert bundle == {"text/plain": repr(model), "text/html": html_of(model)}
+    assert "sk-" in bundle_of(clone(model))["text/html"]
+    assert "LogisticRegression" in html_of(make_pipeline(model))
 
 
 def test_scikit_learns_display_text_is_kept(cancer):
@@ -300,12 +301,12 @@ def test_scikit_learns_display_text_is_kept(cancer):
     model = glmesh.Ridge(n_nodes=2).fit(*cancer)
     with config_context(display="text"):
         assert not hasattr(model, "_repr_html_")
-        assert model._repr_mimebundle_() == {"text/plain": "Ridge(n_nodes=2)"}
+        assert bundle_of(model) == {"text/plain": "Ridge(n_nodes=2)"}
 
 
 def test_the_overview_of_a_penalised_fit_says_why_there_are_no_standard_errors(cancer):
     model = glmesh.GLMRegressor(family="binomial", alpha=1.0, n_nodes=2).fit(*cancer)
-    assert "penalty (l2, alpha=1)" in model.summary().note
+    assert "penalty (l2, alpha=1)" in model.summary().remark
     assert list(model.summary().to_frame().index) == ["Intercept", *cancer[0].columns]
     with pytest.raises(UnsuitablePair, match="penalty"):
         model.summary(vcov="HC0")
@@ -319,13 +320,13 @@ def test_classes_have_their_names_and_a_file_has_its_coefficients(tmp_path):
         overview = model.summary()
         assert "setosa: petal length (cm)" in overview.terms
         assert [name for name, _ in overview.intercepts] == [f"{kind}: Intercept" for kind in iris.target_names]
-        page_of(model._repr_html_())
+        page_of(html_of(model))
         model.save(tmp_path / "iris.npz")
         again = glmesh.load_model(tmp_path / "iris.npz")
         pd.testing.assert_frame_equal(again.summary().to_frame(), overview.to_frame())
-        page_of(again._repr_html_())
-        assert "✓" in model._repr_html_()
-        assert "✓" not in again._repr_html_()  # the file does not say how the fit ended
+        page_of(html_of(again))
+        assert "✓" in html_of(model)
+        assert "✓" not in html_of(again)  # the file does not say how the fit ended
 
 
 # --- names of columns

@@ -105,7 +105,7 @@ def test_successes_and_failures_are_two_columns_as_in_statsmodels() -> None:
     table = model.summary().to_frame()
     np.testing.assert_allclose((table["coef"] - found.params) / found.bse, 0, atol=1e-6)
     np.testing.assert_allclose(table["std err"], found.bse, rtol=1e-6)
-    np.testing.assert_allclose(model.result_.facts.log_likelihood, found.llf, rtol=1e-9)
+    np.testing.assert_allclose(model.result_.statistics.log_likelihood, found.llf, rtol=1e-9)
     apart = glmesh.GLMRegressor(family="binomial").fit_nodes([(X[k::3], counts[k::3]) for k in range(3)])
     np.testing.assert_allclose(apart.coef_, model.coef_, rtol=1e-6)
     shares = np.divide(hits, trials, out=np.zeros(len(X)), where=trials > 0)

@@ -40,7 +40,7 @@ PARTS = [
 ]
 POOLED = pd.concat(PARTS, ignore_index=True)
 CASES = [
-    ("dose ~ age + C(sex) + bmi:C(ward)", "gaussian", sm.families.Gaussian(), ["sex", "bmi"]),
+    ("dose ~ standardize(age) + C(sex) + center(bmi):C(ward)", "gaussian", sm.families.Gaussian(), ["sex", "bmi"]),
     ("visits ~ age*sex + C(ward, Treatment('b'))", "poisson", sm.families.Poisson(), ["sex"]),
     ("visits ~ bs(age, knots=[45, 55], lower_bound=0, upper_bound=120) + ward - 1", "poisson",
      sm.families.Poisson(), []),
@@ -105,6 +105,41 @@ def test_weights_and_offsets_are_columns() -> None:
         [model.intercept_, *model.coef_], wanted.params[["Intercept", "sex[T.m]", "age"]], rtol=1e-6
     )
     assert model.rows_left_out_ == len(POOLED) - len(whole)
+    rates = glmesh.GLMRegressor.from_formula("visits ~ age + sex", PARTS, family="poisson", exposure="years")
+    wanted = smf.glm("visits ~ age + sex", POOLED, family=sm.families.Poisson(), exposure=POOLED["years"]).fit(
+        tol=1e-13
+    )
+    np.testing.assert_allclose([rates.intercept_, *rates.coef_], wanted.params, rtol=1e-6)
+
+
+def test_clusters_are_a_column_or_the_site() -> None:
+    formula = "visits ~ standardize(age) + ward"
+    parts = [part.assign(doctor=np.arange(len(part)) // 9) for part in PARTS]
+    parts[0].loc[3, "doctor"] = np.nan
+    pooled = pd.concat([part.assign(home=k) for k, part in enumerate(parts)], ignore_index=True).dropna(
+        subset=["doctor"]
+    )
+    doctors = pooled["home"] * 1000 + pooled["doctor"]
+    for labels, name in ((doctors, "doctor"), (pooled["home"], "site")):
+        model = glmesh.GLMRegressor.from_formula(formula, parts, family="poisson", clusters=name)
+        own = pooled if name == "doctor" else pd.concat([part.assign(home=k) for k, part in enumerate(parts)])
+        wanted = smf.glm(formula, own, family=sm.families.Poisson()).fit(
+            tol=1e-13, cov_type="cluster", cov_kwds={"groups": labels if name == "doctor" else own["home"]}
+        )
+        np.testing.assert_allclose(model.summary(vcov="cluster").to_frame()["std err"], wanted.bse, rtol=1e-6)
+        assert model.rows_left_out_ == (name == "doctor")
+    one = glmesh.GLMRegressor.from_formula(
+        formula, pooled.assign(doctors=doctors), family="poisson", clusters="doctors", n_nodes=3
+    )
+    apart = glmesh.GLMRegressor.from_formula(formula, parts, family="poisson", clusters="doctor")
+    np.testing.assert_allclose(one.vcov("cluster"), apart.vcov("cluster"), rtol=1e-6)
+    strata = glmesh.CoxRegressor.from_formula("Surv(time, event) ~ age", pooled, strata="home", clusters="doctor")
+    assert strata.result_.statistics is not None
+    assert strata.result_.statistics.clusters == pooled["doctor"].nunique()
+    with pytest.raises(InvalidInput, match="Ridge has no standard errors, and so no clusters"):
+        glmesh.Ridge.from_formula("visits ~ age", parts, clusters="doctor")
+    with pytest.raises(InvalidInput, match="`site` stands for the node"):
+        glmesh.GLMRegressor.from_formula(formula, pooled, family="poisson", clusters="site")
 
 
 def test_a_response_of_two_texts_is_a_label_to_classifiers_and_its_second_level_a_success_to_regressions() -> None:
@@ -150,6 +185,7 @@ def test_the_site_is_a_variable_with_the_names_of_the_tables() -> None:
     ("kind", "formula", "options", "says"),
     [
         ("Ridge", "dose ~ age", {"offset": "years"}, "Ridge has no offset"),
+        ("GLMRegressor", "dose ~ age", {"offset": "years", "exposure": "bmi"}, "exclude each other"),
         ("Ridge", "Surv(time, event) ~ age", {}, "needs a response"),
         ("CoxRegressor", "time ~ age", {}, r"needs Surv\(time, event\)"),
         ("GLMRegressor", "dose ~ bmi", {"missing": "refuse"}, "part 0 has a missing value in row .*, column 'bmi'"),

@@ -46,9 +46,9 @@ def test_a_table_equals_that_of_a_formula_in_statsmodels(n_nodes):
     assert list(table.index) == list(wanted.index) == ["Intercept", "age", "bmi", "dose"]
     assert list(table.columns) == ["coef", "std err", "z", "P>|z|", "[0.025", "0.975]"]
     np.testing.assert_allclose(table, wanted, rtol=1e-6, atol=1e-9)
-    facts = fitted(n_nodes).result_.facts
-    np.testing.assert_allclose(facts.null_deviance, theirs.null_deviance, rtol=1e-9)
-    np.testing.assert_allclose([facts.aic, facts.bic], [theirs.aic, theirs.bic_llf], rtol=1e-9)
+    statistics = fitted(n_nodes).result_.statistics
+    np.testing.assert_allclose(statistics.null_deviance, theirs.null_deviance, rtol=1e-9)
+    np.testing.assert_allclose([statistics.aic, statistics.bic], [theirs.aic, theirs.bic_llf], rtol=1e-9)
     robust = theirs.model.fit(cov_type="HC0", **TIGHT)
     np.testing.assert_allclose(np.sqrt(np.diag(fitted(n_nodes).vcov("HC0"))), robust.bse, rtol=1e-6)
 
@@ -63,10 +63,10 @@ def test_data_sets_of_statsmodels(name):
     ours = model.summary(use_t=False).to_frame()
     np.testing.assert_allclose((ours["coef"] - theirs.params) / theirs.bse, 0, atol=1e-6)
     np.testing.assert_allclose(ours["std err"], theirs.bse, rtol=1e-6)
-    facts = model.result_.facts
-    np.testing.assert_allclose(facts.deviance, theirs.deviance, rtol=1e-8)
-    np.testing.assert_allclose(facts.null_deviance, theirs.null_deviance, rtol=1e-8)
-    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-7)
+    statistics = model.result_.statistics
+    np.testing.assert_allclose(statistics.deviance, theirs.deviance, rtol=1e-8)
+    np.testing.assert_allclose(statistics.null_deviance, theirs.null_deviance, rtol=1e-8)
+    np.testing.assert_allclose(statistics.log_likelihood, theirs.llf, rtol=1e-7)
     if table.family.convex:
         assert model.summary().accuracy.worst <= 1e-6
         assert "within" in model.summary().proof
@@ -81,7 +81,7 @@ def test_the_null_model_with_an_offset_is_that_of_statsmodels(link):
     links = {"logit": sm.families.links.Logit, "probit": sm.families.links.Probit, "cloglog": sm.families.links.CLogLog}
     theirs = sm.GLM(y, sm.add_constant(data[["dose"]]), family=sm.families.Binomial(links[link]()), offset=offset)
     model = glmesh.GLMRegressor(family="binomial", link=link, n_nodes=3).fit(data[["dose"]], y, offset=offset)
-    assert model.result_.facts.null_deviance == pytest.approx(theirs.fit(**TIGHT).null_deviance, rel=1e-9)
+    assert model.result_.statistics.null_deviance == pytest.approx(theirs.fit(**TIGHT).null_deviance, rel=1e-9)
 
 
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
@@ -95,13 +95,13 @@ def test_hazard_ratios_are_those_of_phreg(ties):
     reg = sm.PHReg(data["time"], X, status=data["event"] * 1, strata=data["site"], ties=ties)
     theirs = reg.fit(method="newton", maxiter=100, tol=1e-14, disp=0)
     model = glmesh.CoxRegressor(ties=ties).fit(X, data["time"], data["event"], strata=data["site"])
-    ours, facts = model.summary().to_frame(), model.result_.facts
+    ours, statistics = model.summary().to_frame(), model.result_.statistics
     assert list(ours.index) == ["age", "dose"]
     np.testing.assert_allclose(ours["coef"], theirs.params, rtol=1e-6)
     np.testing.assert_allclose(ours["std err"], theirs.bse, rtol=1e-6)
     np.testing.assert_allclose(ours["P>|z|"], theirs.pvalues, rtol=1e-5)
-    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-9)
-    assert facts.null_deviance == pytest.approx(-2 * reg.loglike(np.zeros(2)), rel=1e-9)
+    np.testing.assert_allclose(statistics.log_likelihood, theirs.llf, rtol=1e-9)
+    assert statistics.null_deviance == pytest.approx(-2 * reg.loglike(np.zeros(2)), rel=1e-9)
     assert model.summary(exponentiate=True).to_frame()["coef"].to_numpy() == pytest.approx(model.hazard_ratios_)
     assert (np.diff(model.conf_int(kind="profile")) > 0).all()
     with pytest.raises(UnsuitablePair, match="take 'HC1'"):
@@ -130,18 +130,18 @@ def test_classes_that_are_fitted_together_have_the_table_of_mnlogit():
     errors = theirs.bse.to_numpy().T.ravel()
     np.testing.assert_allclose((ours["coef"] - theirs.params.to_numpy().T.ravel()) / errors, 0, atol=1e-6)
     np.testing.assert_allclose(ours["std err"], errors, rtol=1e-6)
-    facts = model.result_.facts
-    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-9)
-    np.testing.assert_allclose(facts.null_deviance, -2 * theirs.llnull, rtol=1e-9)
-    np.testing.assert_allclose([facts.aic, facts.bic], [theirs.aic, theirs.bic], rtol=1e-9)
+    statistics = model.result_.statistics
+    np.testing.assert_allclose(statistics.log_likelihood, theirs.llf, rtol=1e-9)
+    np.testing.assert_allclose(statistics.null_deviance, -2 * theirs.llnull, rtol=1e-9)
+    np.testing.assert_allclose([statistics.aic, statistics.bic], [theirs.aic, theirs.bic], rtol=1e-9)
     assert model.summary().accuracy.worst <= 1e-6
-    assert facts.df_resid == theirs.df_resid
+    assert statistics.df_resid == theirs.df_resid
     robust = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", maxiter=100, tol=1e-14, disp=0, cov_type="HC0")
     np.testing.assert_allclose(np.sqrt(np.diag(model.vcov("HC0"))), robust.bse.to_numpy().T.ravel(), rtol=1e-6)
     profile = model.conf_int(kind="profile")
     assert (np.abs(profile - model.conf_int()) < 0.2 * errors[:, None]).all()
     binary = glmesh.GLMClassifier(alpha=0.0, n_nodes=2).fit(X, y > 3)
-    assert "GLMRegressor(family='binomial')" in binary.summary().note
+    assert "GLMRegressor(family='binomial')" in binary.summary().remark
     with pytest.raises(UnsuitablePair, match=r"GLMRegressor\(family='binomial'\)"):
         binary.vcov()
 
@@ -155,7 +155,7 @@ def test_profiles_tests_and_predictions():
     smaller = clone(model).fit(data[["age"]], data["y"], offset=offset)
     test = model.lr_test(smaller)
     assert (test.df, test.distribution) == (2, "chi2")
-    assert test.statistic == pytest.approx(smaller.result_.facts.deviance - model.result_.facts.deviance)
+    assert test.statistic == pytest.approx(smaller.result_.statistics.deviance - model.result_.statistics.deviance)
     assert model.wald_test(["bmi", "dose"]).statistic == pytest.approx(test.statistic, rel=0.1)
     X = data[["age", "bmi", "dose"]]
     ends, mean = model.predict_interval(X, offset=offset), model.predict(X, offset=offset)

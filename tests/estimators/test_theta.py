@@ -23,7 +23,7 @@ def drawn(theta, n=300):
 def reference(X, y, ours, offset=None):
     """Statsmodels' tight fit, from our estimates."""
     model = sm.NegativeBinomial(y, sm.add_constant(X, prepend=False), offset=offset)
-    theta = ours.facts.fitted.family.theta
+    theta = ours.statistics.fitted.family.theta
     start = np.concatenate([ours.coef[: X.shape[1]], [ours.intercept, 1.0 / theta]])
     return model.fit(method="newton", maxiter=200, tol=1e-14, disp=0, start_params=start)
 
@@ -36,13 +36,13 @@ def test_theta_and_its_standard_error_are_those_of_statsmodels(theta, n_nodes, s
     model = glmesh.GLMRegressor(family=NegativeBinomial(None), n_nodes=n_nodes).fit(X, y, offset=offset)
     ours = model.result_
     theirs = reference(X, y, ours, offset)
-    found = ours.facts.fitted.family.theta
+    found = ours.statistics.fitted.family.theta
     off = np.append(ours.coef[:3], ours.intercept) - theirs.params[:-1]
     assert np.abs(off / theirs.bse[:-1]).max() < 1e-6
     assert abs(1.0 / found - theirs.params[-1]) < 1e-6 * theirs.bse[-1]
-    assert ours.facts.shape_error == pytest.approx(theirs.bse[-1] * found**2, rel=1e-6)
-    np.testing.assert_allclose(ours.facts.log_likelihood, theirs.llf, rtol=1e-10)
-    np.testing.assert_allclose([ours.facts.aic, ours.facts.bic], [theirs.aic, theirs.bic], rtol=1e-10)
+    assert ours.statistics.shape_error == pytest.approx(theirs.bse[-1] * found**2, rel=1e-6)
+    np.testing.assert_allclose(ours.statistics.log_likelihood, theirs.llf, rtol=1e-10)
+    np.testing.assert_allclose([ours.statistics.aic, ours.statistics.bic], [theirs.aic, theirs.bic], rtol=1e-10)
     assert "theta = " in str(model.summary())
     given = glmesh.GLMRegressor(family=NegativeBinomial(found), n_nodes=2).fit(X, y, offset=offset)
     np.testing.assert_allclose(model.vcov(), given.vcov(), rtol=1e-5)
@@ -72,7 +72,7 @@ def test_a_saved_model_and_a_resumed_fit_know_the_theta_that_was_estimated(tmp_p
     model = glmesh.GLMRegressor(family=NegativeBinomial(None), n_nodes=3).fit(X, y)
     model.save(tmp_path / "model.npz")
     again = glmesh.load_model(tmp_path / "model.npz")
-    assert again.family == model.result_.facts.fitted.family
+    assert again.family == model.result_.statistics.fitted.family
     assert str(again.summary()) == str(model.summary())
     assert again.score(X, y) == model.score(X, y)
     problem = glmesh.Problem.glm(X, y, family=NegativeBinomial(None), alpha=0.0, fit_intercept=True)

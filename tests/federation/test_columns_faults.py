@@ -26,8 +26,8 @@ NETWORK = {"topology": "complete"}
 
 def columns() -> tuple[list[Matrix], Vector]:
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(900, 45)) @ rng.normal(size=(45, 45)) * np.exp(rng.normal(size=45))
-    y = (X @ (rng.normal(size=45) / X.std(axis=0)) + 3.0 * rng.normal(size=900) > 0).astype(float)
+    X = rng.normal(size=(300, 18)) @ rng.normal(size=(18, 18)) * np.exp(rng.normal(size=18))
+    y = (X @ (rng.normal(size=18) / X.std(axis=0)) + 3.0 * rng.normal(size=300) > 0).astype(float)
     return [X[:, k::3] for k in range(3)], y
 
 

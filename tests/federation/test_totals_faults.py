@@ -70,10 +70,7 @@ POINTS: dict[str, Callable[[Sites, int], bool]] = {
 
 def kill_when(made: Sites, k: int, there: Callable[[], bool]) -> None:
     """Kill a node once a condition holds, or it is done."""
-    end = time.monotonic() + 120
-    while not there() and not made.ended(k):
-        assert time.monotonic() < end, made.output()
-        time.sleep(0.001)
+    made.until(lambda: there() or made.ended(k), pause=0.001)
     if not made.ended(k):
         made.kill(k)
 

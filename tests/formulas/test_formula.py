@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from glmesh.core.moments import with_moments
 from glmesh.errors import GlmeshError, InvalidInput, Mismatch
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from tests.cases import cases
@@ -44,6 +45,13 @@ LIKE_STATSMODELS = [
     "np.log10(np.abs(age))",
     "-1 + sex:age + ward",
     "ward:flag + ward:age + flag:age",
+    "center(age) + standardize(bmi)",
+    "standardize(age) * sex - 1",
+    "standardize(age):center(bmi) + C(ward):standardize(age, ddof=1)",
+    "standardize(age, center=False) + standardize(bmi, True, False)",
+    "I(center(age) ** 2) + np.exp(standardize(age - 2 * bmi))",
+    "bs(standardize(np.exp(age)), knots=[0], lower_bound=-9, upper_bound=9)",
+    "C(ward) * I(center(age) > 0.25)",
 ]
 
 
@@ -65,7 +73,7 @@ def table(seed: int = 0, n: int = 60) -> pd.DataFrame:
 def designed(text: str, data: pd.DataFrame) -> tuple[Design, Frame]:
     formula = Formula.parse(text)
     frame = Frame.of_data_frame(data, formula.variables, "data")
-    return design_of(formula, [Levels.of(frame, formula)]), frame
+    return with_moments(design_of(formula, [Levels.of(frame, formula)]), [frame]), frame
 
 
 @pytest.mark.parametrize("right", LIKE_STATSMODELS)
@@ -95,9 +103,17 @@ def test_a_design_survives_plain_data_and_applies_to_tables_that_lack_levels(rig
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("y ~ center(age)", "needs the mean of all sites' rows; subtract a number"),
-        ("y ~ standardize(age)", r"I\(\(x - 50\) / 10\)"),
-        ("y ~ scale(age)", "take numbers that all agree on"),
+        ("y ~ demean(age)", "write center"),
+        ("y ~ scale(age)", r"standardize\(x, ddof=1\), which is R's"),
+        ("y ~ center()", r"needs an expression, center\(x\)"),
+        ("y ~ center(age, ddof=1)", "argument 'ddof' is unknown"),
+        ("y ~ standardize(age, True, True, 0, 1)", "too many arguments"),
+        ("y ~ standardize(age, rescale=1)", "expected True or False"),
+        ("y ~ standardize(age, ddof=2)", "ddof must be 0 or 1"),
+        ("y ~ standardize(center(age))", "there can be no other"),
+        ("y ~ standardize(eval('1'))", "not allowed"),
+        ("y ~ C(center(age))", "takes the name of a column"),
+        ("standardize(y) ~ age", r"the response 'standardize\(y\)' is standardised; take numbers"),
         ("y ~ poly(age, 2)", "write the powers"),
         ("y ~ bs(age, df=4)", r"give them as numbers: bs\(x, knots="),
         ("y ~ bs(age, knots=[1])", "without lower_bound, upper_bound its columns would depend on all sites' rows"),

@@ -1,4 +1,4 @@
-"""Facts of a fit as totals would make them: the fields of unequal nodes, added up at given coefficients."""
+"""Statistics of a fit as totals would make them: the fields of unequal nodes, added up at given coefficients."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood import final_totals
-from glmesh.methods.totals.likelihood.facts import INTERCEPT, FitFacts, FittedModel
 from glmesh.methods.totals.likelihood.final_totals import NodeEnd
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.statistics import INTERCEPT, FitStatistics, FittedModel
 
 SHARES = (0.15, 0.35)  # of the rows, where the second and third node's begin
 
@@ -57,13 +57,15 @@ class Table:
             ends.append(NodeEnd(rows, fitted.coef, fitted.free, weight[a:b], clusters))
         return ends
 
-    def facts(self, coef, **more):
+    def statistics(self, coef, **more):
         fitted = self.fitted(np.asarray(coef), **more)
         nodes = self.nodes(fitted)
         first = final_totals.add_up([final_totals.first_fields(node) for node in nodes])
-        facts = FitFacts.of_first(fitted, first)
-        null = final_totals.null_point(facts) if self.offset is None else self.null_with_offset()
-        return facts.with_second(final_totals.add_up([final_totals.second_fields(node, facts, null) for node in nodes]))
+        statistics = FitStatistics.of_first(fitted, first)
+        null = final_totals.null_point(statistics) if self.offset is None else self.null_with_offset()
+        return statistics.with_second(
+            final_totals.add_up([final_totals.second_fields(node, statistics, null) for node in nodes])
+        )
 
     def curves(self, points):
         """Loss, gradient and Hessian over all rows, for profiles."""

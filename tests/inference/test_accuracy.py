@@ -7,7 +7,7 @@ import pytest
 
 from glmesh.functions.families import Binomial, Gamma, Gaussian, Poisson
 from glmesh.inference import Inference
-from glmesh.methods.totals.likelihood.facts import inverse
+from glmesh.methods.totals.likelihood.statistics import inverse
 from tests.cases import cases
 from tests.inference.fits import Table
 
@@ -44,17 +44,21 @@ def test_bounds_hold_and_are_near_the_truth(family):
     for _ in range(cases(60)):
         table, start = drawn(rng, family)
         exact = table.newton(start, 40)
-        spread = inverse(table.facts(exact).hessian)
+        spread = inverse(table.statistics(exact).hessian)
         coef = exact + 10.0 ** rng.uniform(-6, -1) * np.linalg.cholesky(spread) @ rng.normal(size=4)
-        facts = table.facts(coef, concordance=concordance(table, coef))
-        if np.isnan(facts.distance):
-            assert facts.fitted.concordance * facts.decrement > 0.5
+        statistics = table.statistics(coef, concordance=concordance(table, coef))
+        if np.isnan(statistics.distance):
+            assert statistics.fitted.concordance * statistics.decrement > 0.5
             continue
-        near, best = Inference(facts).summary(), Inference(table.facts(exact)).summary()
+        near, best = Inference(statistics).summary(), Inference(table.statistics(exact)).summary()
         off = np.abs(near.columns[:, 0] - best.columns[:, 0]) / near.columns[:, 1]
         assert (off <= np.roll(near.accuracy.coefficients, 1) * (1 + 1e-6)).all()
-        assert 0 <= near.facts.deviance - best.facts.deviance + 1e-12 <= near.accuracy.deviance * (1 + 1e-6) + 1e-11
-        tightness.append((facts.deviance - best.facts.deviance + 1e-12) / (near.accuracy.deviance + 1e-12))
+        assert (
+            0
+            <= near.statistics.deviance - best.statistics.deviance + 1e-12
+            <= near.accuracy.deviance * (1 + 1e-6) + 1e-11
+        )
+        tightness.append((statistics.deviance - best.statistics.deviance + 1e-12) / (near.accuracy.deviance + 1e-12))
         ratio, f = best.columns[:, 1] / near.columns[:, 1], near.accuracy.standard_errors * (1 + 1e-9)
         assert (ratio <= f).all()
         assert (ratio >= 1 / f).all()
@@ -69,11 +73,11 @@ def test_without_a_proof_nothing_is_claimed():
     rng = np.random.default_rng(1)
     table, start = drawn(rng, Poisson())
     coef = table.newton(start, 40)
-    facts = table.facts(coef)
-    assert np.isnan([facts.distance, facts.gap, facts.hessian_error]).all()
-    assert "no proof" in Inference(facts).summary().proof
+    statistics = table.statistics(coef)
+    assert np.isnan([statistics.distance, statistics.gap, statistics.hessian_error]).all()
+    assert "no proof" in Inference(statistics).summary().proof
     stationary = Table(Gaussian(link="log"), table.X / 10, np.exp(table.y / 10))
-    summary = Inference(stationary.facts(stationary.newton(np.zeros(4), 30))).summary()
+    summary = Inference(stationary.statistics(stationary.newton(np.zeros(4), 30))).summary()
     assert summary.proof.startswith("a stationary point; no proof that it is the maximum")
 
 
@@ -81,8 +85,8 @@ def test_the_proof_is_rounded_upwards():
     rng = np.random.default_rng(2)
     table, start = drawn(rng, Poisson())
     exact = table.newton(start, 40)
-    facts = table.facts(exact, concordance=1.0, decrement=2.4e-7)
-    summary = Inference(facts).summary()
+    statistics = table.statistics(exact, concordance=1.0, decrement=2.4e-7)
+    summary = Inference(statistics).summary()
     assert summary.accuracy.worst == pytest.approx(2.4e-7)
     assert summary.proof == "each coefficient is within 3e-07 standard errors of the exact estimate"
     assert "Each coefficient is within 3e-07 standard errors of the exact estimate." in str(summary)

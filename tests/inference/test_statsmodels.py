@@ -114,7 +114,7 @@ def both(name):
         model = sm.GLM(target, np.column_stack([table.X, np.ones(len(table.y))]), **options)
     coef = table.newton(model.fit(**TIGHT).params)
     theirs = model.fit(start_params=coef, maxiter=1, tol=1e-3)
-    return table, theirs, Inference(table.facts(coef), table.curves), coef
+    return table, theirs, Inference(table.statistics(coef), table.curves), coef
 
 
 def ours_first(values):
@@ -136,7 +136,7 @@ def test_table_of_glm(name):
     np.testing.assert_allclose(frame["P>|z|"], ours_first(theirs.pvalues), rtol=1e-5, atol=1e-300)
     width = 2 * 1.96 * se
     np.testing.assert_allclose(
-        (ours.conf_int() if ours.facts.dispersion == 1 else ours.conf_int(use_t=False)) / width[:, None],
+        (ours.conf_int() if ours.statistics.dispersion == 1 else ours.conf_int(use_t=False)) / width[:, None],
         ours_first(theirs.conf_int()) / width[:, None],
         atol=1e-6,
     )
@@ -145,16 +145,16 @@ def test_table_of_glm(name):
 @pytest.mark.parametrize("name", CASES)
 def test_goodness_of_fit_of_glm(name):
     _, theirs, ours, _ = both(name)
-    facts = ours.facts
-    assert facts.n == theirs.nobs
-    assert facts.df_resid == theirs.df_resid
-    np.testing.assert_allclose(facts.deviance, theirs.deviance, rtol=1e-9)
-    np.testing.assert_allclose(facts.null_deviance, theirs.null_deviance, rtol=1e-9)
-    np.testing.assert_allclose(facts.pearson, theirs.pearson_chi2, rtol=1e-7)
-    np.testing.assert_allclose(facts.dispersion, theirs.scale, rtol=1e-7)
-    np.testing.assert_allclose(facts.log_likelihood, theirs.llf, rtol=1e-8)
-    np.testing.assert_allclose(facts.aic, theirs.aic, rtol=1e-8)
-    np.testing.assert_allclose(facts.bic, theirs.bic_llf, rtol=1e-8)
+    statistics = ours.statistics
+    assert statistics.n == theirs.nobs
+    assert statistics.df_resid == theirs.df_resid
+    np.testing.assert_allclose(statistics.deviance, theirs.deviance, rtol=1e-9)
+    np.testing.assert_allclose(statistics.null_deviance, theirs.null_deviance, rtol=1e-9)
+    np.testing.assert_allclose(statistics.pearson, theirs.pearson_chi2, rtol=1e-7)
+    np.testing.assert_allclose(statistics.dispersion, theirs.scale, rtol=1e-7)
+    np.testing.assert_allclose(statistics.log_likelihood, theirs.llf, rtol=1e-8)
+    np.testing.assert_allclose(statistics.aic, theirs.aic, rtol=1e-8)
+    np.testing.assert_allclose(statistics.bic, theirs.bic_llf, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,7 +162,7 @@ def test_sandwich_of_glm(name):
     _, theirs, ours, coef = both(name)
     robust = theirs.model.fit(start_params=coef, maxiter=1, tol=1e-3, cov_type="HC0")
     np.testing.assert_allclose(np.sqrt(np.diag(ours.vcov("HC0"))), ours_first(robust.bse), rtol=1e-6)
-    n, k = ours.facts.n, ours.facts.rank
+    n, k = ours.statistics.n, ours.statistics.rank
     np.testing.assert_allclose(ours.vcov("HC1"), ours.vcov("HC0") * n / (n - k), rtol=1e-12)
 
 
@@ -172,7 +172,7 @@ def test_leverages_are_those_of_the_observed_hessian(name):
     A = np.column_stack([table.X, np.ones(len(table.y))])
     h = theirs.get_hat_matrix_diag(observed=True)
     if name == "star98":  # its hat matrix leaves the trials out of some factors; the sum tells
-        assert h.sum() == pytest.approx(ours.facts.rank, rel=1e-6)
+        assert h.sum() == pytest.approx(ours.statistics.rank, rel=1e-6)
     scores = theirs.model.score_factor(coef, scale=1.0)[:, None] * A
     bread = np.linalg.inv(-theirs.model.hessian(coef, scale=1.0, observed=True))
     for kind, power in (("HC2", 0.5), ("HC3", 1.0)):
@@ -188,14 +188,14 @@ def test_least_squares_as_ols_and_wls(weighted):
     table = Table(Gaussian(), table.X, y, weight=weight)
     model = sm.WLS(y, np.column_stack([table.X, np.ones(len(y))]), weights=weight)
     theirs = model.fit()
-    ours = Inference(table.facts(theirs.params), table.curves)
+    ours = Inference(table.statistics(theirs.params), table.curves)
     frame = ours.summary().to_frame()
     assert list(frame.columns) == ["coef", "std err", "t", "P>|t|", "[0.025", "0.975]"]
     np.testing.assert_allclose(frame["t"], ours_first(theirs.tvalues), rtol=1e-8)
     np.testing.assert_allclose(frame["P>|t|"], ours_first(theirs.pvalues), rtol=1e-7)
     np.testing.assert_allclose(ours.conf_int(0.9), ours_first(theirs.conf_int(0.1)), rtol=1e-7)
-    np.testing.assert_allclose(ours.facts.log_likelihood, theirs.llf, rtol=1e-9)
-    np.testing.assert_allclose([ours.facts.aic, ours.facts.bic], [theirs.aic, theirs.bic], rtol=1e-9)
+    np.testing.assert_allclose(ours.statistics.log_likelihood, theirs.llf, rtol=1e-9)
+    np.testing.assert_allclose([ours.statistics.aic, ours.statistics.bic], [theirs.aic, theirs.bic], rtol=1e-9)
     for kind in ("HC0", "HC1", "HC2", "HC3"):
         robust = model.fit(cov_type=kind)
         np.testing.assert_allclose(np.sqrt(np.diag(ours.vcov(kind))), ours_first(robust.bse), rtol=1e-7)
@@ -212,7 +212,7 @@ def test_clusters_inside_nodes_and_nodes_as_clusters(name):
     as_nodes = np.searchsorted(np.array(cuts), np.arange(m), side="right")
     for labels in (inside, as_nodes):
         ours = Inference(
-            Table(table.family, table.X, table.y, offset=table.offset, clusters=labels, cuts=cuts).facts(coef)
+            Table(table.family, table.X, table.y, offset=table.offset, clusters=labels, cuts=cuts).statistics(coef)
         )
         robust = theirs.model.fit(
             start_params=coef, maxiter=1, tol=1e-3, cov_type="cluster", cov_kwds={"groups": labels}
@@ -221,13 +221,13 @@ def test_clusters_inside_nodes_and_nodes_as_clusters(name):
         wanted = np.roll(np.roll(robust.cov_params() / np.outer(scale, scale), 1, 0), 1, 1)
         scale = np.roll(scale, 1)
         np.testing.assert_allclose(ours.vcov("cluster") / np.outer(scale, scale), wanted, atol=1e-6)
-        assert ours.facts.clusters == len(np.unique(labels))
+        assert ours.statistics.clusters == len(np.unique(labels))
 
 
 @pytest.mark.parametrize("name", ["fair", "scotland", "randhie"])
 def test_wald_test(name):
     _, theirs, ours, _ = both(name)
-    k = ours.facts.rank
+    k = ours.statistics.rank
     contrast = np.zeros((2, k))
     contrast[0, 1] = contrast[1, 2] = 1.0
     contrast[1, 3] = -2.0
@@ -249,7 +249,7 @@ def test_likelihood_ratio_of_nested_fits(name):
     table, theirs, ours, _ = both(name)
     small = Table(table.family, table.X[:, :-2], table.y)
     model = sm.GLM(theirs.model.endog, np.delete(theirs.model.exog, [-3, -2], axis=1), family=theirs.model.family)
-    smaller = Inference(small.facts(small.newton(model.fit(**TIGHT).params)))
+    smaller = Inference(small.statistics(small.newton(model.fit(**TIGHT).params)))
     drop = (model.fit(**TIGHT).deviance - theirs.deviance) / theirs.scale
     test = ours.lr_test(smaller, use_f=False)
     assert test.df == 2
@@ -275,7 +275,7 @@ def test_interval_of_the_mean(name):
 def test_interval_of_a_new_observation_is_that_of_ols():
     table, _, y = stackloss()
     theirs = sm.OLS(y, np.column_stack([table.X, np.ones(len(y))])).fit()
-    ours = Inference(table.facts(theirs.params))
+    ours = Inference(table.statistics(theirs.params))
     frame = theirs.get_prediction().summary_frame(alpha=0.05)
     np.testing.assert_allclose(ours.predict_interval(table.X), frame[["mean_ci_lower", "mean_ci_upper"]], rtol=1e-8)
     new = ours.predict_interval(table.X, kind="new")
@@ -287,7 +287,7 @@ def test_variance_inflation_of_least_squares():
 
     table, _, y = stackloss()
     A = np.column_stack([table.X, np.ones(len(y))])
-    ours = Inference(table.facts(sm.OLS(y, A).fit().params))
+    ours = Inference(table.statistics(sm.OLS(y, A).fit().params))
     assert np.isnan(ours.vif()[0])
     np.testing.assert_allclose(ours.vif()[1:], [variance_inflation_factor(A, j) for j in range(3)], rtol=1e-8)
 
@@ -296,8 +296,8 @@ def test_a_model_without_intercept():
     table, _, y = stackloss()
     table = Table(Gaussian(), table.X, y, intercept=False)
     theirs = sm.GLM(y, table.X).fit()
-    ours = Inference(table.facts(theirs.params))
+    ours = Inference(table.statistics(theirs.params))
     assert ours.terms == ("x0", "x1", "x2")
     np.testing.assert_allclose(ours.summary(use_t=False).to_frame()["std err"], theirs.bse, rtol=1e-8)
-    np.testing.assert_allclose(ours.facts.null_deviance, theirs.null_deviance, rtol=1e-9)
+    np.testing.assert_allclose(ours.statistics.null_deviance, theirs.null_deviance, rtol=1e-9)
     np.testing.assert_allclose(ours.vcov("HC3"), sm.OLS(y, table.X).fit(cov_type="HC3").cov_params(), rtol=1e-7)

@@ -9,6 +9,7 @@ from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions.families import Binomial, Gamma, Gaussian, Poisson
 from glmesh.inference import Inference
 from tests.inference.fits import Table
+from tests.notebooks import html_of
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [2.0, -1.0], [3.0, 0.0], [4.0, 2.0], [5.0, -0.5], [6.0, 1.5], [7.0, 0.2]])
 Y = np.array([1.0, 0.0, 2.0, 3.0, 2.0, 6.0, 9.0, 12.0])
@@ -21,7 +22,7 @@ def poisson(**options):
 
 def fit(more=None, **options):
     table, coef = poisson(**options)
-    return Inference(table.facts(coef, **(more or {})), table.curves)
+    return Inference(table.statistics(coef, **(more or {})), table.curves)
 
 
 def test_text_has_header_table_and_proof():
@@ -39,7 +40,7 @@ def test_text_has_header_table_and_proof():
 
 
 def test_html_is_escaped():
-    html = fit().summary()._repr_html_()
+    html = html_of(fit().summary())
     assert "bmi &lt;b&gt;" in html
     assert "<b>" not in html
     assert html.count("<tr>") == 7 + 1 + 3
@@ -59,28 +60,28 @@ def test_exponentiated_estimates():
     np.testing.assert_allclose(ratios[["[0.025", "0.975]"]], np.exp(plain[["[0.025", "0.975]"]]))
     table = Table(Gaussian(), X, Y)
     with pytest.raises(UnsuitablePair, match="this model has the link identity"):
-        Inference(table.facts(table.newton(np.zeros(3), 1))).summary(exponentiate=True)
+        Inference(table.statistics(table.newton(np.zeros(3), 1))).summary(exponentiate=True)
 
 
 def test_t_is_used_where_the_dispersion_is_estimated_unless_told_otherwise():
     table = Table(Gamma(), X, Y + 1)
-    ours = Inference(table.facts(table.newton(np.array([0.0, 0.0, 1.0]), 20)))
+    ours = Inference(table.statistics(table.newton(np.array([0.0, 0.0, 1.0]), 20)))
     assert list(ours.summary().to_frame().columns[2:4]) == ["t", "P>|t|"]
     assert "Student's t with 5 degrees of freedom." in str(ours.summary())
     assert list(ours.summary(use_t=False).to_frame().columns[2:4]) == ["z", "P>|z|"]
-    assert ours.summary(use_t=True).df == ours.facts.df_resid == 5
+    assert ours.summary(use_t=True).df == ours.statistics.df_resid == 5
 
 
 def test_aliased_terms_are_na_and_change_nothing_else():
     doubled = np.column_stack([X[:, 0], 2 * X[:, 0], X[:, 1]])
     table, coef = poisson()
     aliased = Table(Poisson(), doubled, Y, names=("age", "twice", "bmi"), aliased=(1,))
-    ours = Inference(aliased.facts([coef[0], 0.0, coef[1], coef[2]]), aliased.curves)
-    alone = Inference(table.facts(coef), table.curves)
+    ours = Inference(aliased.statistics([coef[0], 0.0, coef[1], coef[2]]), aliased.curves)
+    alone = Inference(table.statistics(coef), table.curves)
     frame = ours.summary().to_frame()
     assert frame.loc["twice"].isna().all()
     np.testing.assert_allclose(frame.drop("twice"), alone.summary().to_frame(), rtol=1e-10)
-    assert ours.facts.df_resid == alone.facts.df_resid
+    assert ours.statistics.df_resid == alone.statistics.df_resid
     assert "NA" in str(ours.summary())
     assert np.isnan(ours.vcov("HC0")[2]).all()
     np.testing.assert_allclose(ours.conf_int(kind="profile")[[0, 1, 3]], alone.conf_int(kind="profile"), rtol=1e-8)
@@ -103,7 +104,7 @@ def test_intervals_beyond_the_link_are_infinite():
     x = np.linspace(1, 3, 12)[:, None]
     y = 1 / (0.05 + 0.4 * x[:, 0]) * np.tile([0.4, 1.8, 0.9], 4)
     table = Table(Gamma(link="inverse"), x, y)
-    ours = Inference(table.facts(table.newton(np.array([0.4, 0.2]), 20)))
+    ours = Inference(table.statistics(table.newton(np.array([0.4, 0.2]), 20)))
     ends = ours.predict_interval([[0.0], [2.0]], 0.99)
     assert np.isinf(ends[0, 1])
     assert np.isfinite(ends[1]).all()
@@ -121,7 +122,7 @@ def test_inflation_is_larger_for_columns_that_go_together():
 def test_a_penalty_leaves_no_inference():
     table, coef = poisson()
     with pytest.raises(UnsuitablePair, match=r"penalty \(l2, alpha=1\).*no p values.*alpha=0"):
-        Inference(table.facts(coef, penalty="l2, alpha=1"))
+        Inference(table.statistics(coef, penalty="l2, alpha=1"))
 
 
 def test_what_the_fit_has_not_is_refused_by_name():
@@ -152,7 +153,7 @@ def test_clusters_must_be_several_and_bear_few_contrasts():
 def test_a_row_that_decides_a_coefficient_alone_has_no_hc3():
     dummy = np.column_stack([X[:, 0], np.arange(8) == 3])
     ours = fit(X=dummy)
-    assert ours.facts.full == 1
+    assert ours.statistics.full == 1
     with pytest.raises(UnsuitablePair, match="1 - leverage, which is 0 at 1 rows"):
         ours.vcov("HC3")
     assert np.isfinite(ours.vcov("HC1")).all()
@@ -160,13 +161,13 @@ def test_a_row_that_decides_a_coefficient_alone_has_no_hc3():
 
 def test_fits_that_are_not_nested_or_not_on_the_same_rows_are_refused():
     table, coef = poisson()
-    large = Inference(table.facts(coef))
+    large = Inference(table.statistics(coef))
     small = Table(Poisson(), X[:, :1], Y, names=("age",))
     fitted = small.newton(np.array([0.0, 1.0]), 12)
-    smaller = Inference(small.facts(fitted))
+    smaller = Inference(small.statistics(fitted))
     test = large.lr_test(smaller)
     assert (test.df, test.distribution) == (1, "chi2")
-    assert test.statistic == pytest.approx(smaller.facts.deviance - large.facts.deviance)
+    assert test.statistic == pytest.approx(smaller.statistics.deviance - large.statistics.deviance)
     assert "bmi <b> = 0" in repr(test)
     with pytest.raises(UnsuitablePair, match="bmi <b> is in the smaller model only"):
         smaller.lr_test(large)
@@ -174,26 +175,26 @@ def test_fits_that_are_not_nested_or_not_on_the_same_rows_are_refused():
         large.lr_test(large)
     fewer = Table(Poisson(), X[:7, :1], Y[:7], names=("age",))
     with pytest.raises(UnsuitablePair, match="number of rows is 7 and 8"):
-        large.lr_test(Inference(fewer.facts(fewer.newton(np.array([0.0, 1.0]), 12))))
+        large.lr_test(Inference(fewer.statistics(fewer.newton(np.array([0.0, 1.0]), 12))))
     moved = Table(Poisson(), X[:, :1], Y, names=("age",), offset=0.1 * X[:, 1])
     with pytest.raises(UnsuitablePair, match="null deviance"):
-        large.lr_test(Inference(moved.facts(moved.newton(np.array([0.0, 1.0]), 12))))
+        large.lr_test(Inference(moved.statistics(moved.newton(np.array([0.0, 1.0]), 12))))
     other = Table(Gamma(), X[:, :1], Y + 1, names=("age",))
     with pytest.raises(UnsuitablePair, match="same family and link"):
-        large.lr_test(Inference(other.facts(other.newton(np.array([0.0, 1.0]), 20))))
+        large.lr_test(Inference(other.statistics(other.newton(np.array([0.0, 1.0]), 20))))
 
 
 def test_no_degrees_of_freedom_for_t_are_refused():
     table = Table(Gaussian(), X[:3], Y[:3], cuts=(1, 2))
     with pytest.raises(UnsuitablePair, match="3 rows and 3 coefficients"):
-        Inference(table.facts(table.newton(np.zeros(3), 1))).summary()
+        Inference(table.statistics(table.newton(np.zeros(3), 1))).summary()
 
 
 def test_a_model_of_two_groups_has_an_odds_ratio_by_hand():
     x = np.repeat([0.0, 1.0], [30, 50])[:, None]
     y = np.concatenate([np.repeat([0.0, 1.0], [20, 10]), np.repeat([0.0, 1.0], [15, 35])])
     table = Table(Binomial(), x, y)
-    frame = Inference(table.facts(table.newton(np.zeros(2), 10))).summary(exponentiate=True).to_frame()
+    frame = Inference(table.statistics(table.newton(np.zeros(2), 10))).summary(exponentiate=True).to_frame()
     odds = (35 / 15) / (10 / 20)
     assert frame["coef"].iloc[1] == pytest.approx(odds)
     assert frame["std err"].iloc[1] == pytest.approx(odds * np.sqrt(1 / 20 + 1 / 10 + 1 / 15 + 1 / 35))

@@ -28,7 +28,15 @@ from glmesh.functions import (
 )
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.faces import eliminate, invert, minimise
-from glmesh.kernels.gram import CHUNK, add_dense_gram, add_gram, pack_triangle, standardised_products, unpack_triangle
+from glmesh.kernels.gram import (
+    CHUNK,
+    add_dense_gram,
+    add_gram,
+    pack_columns,
+    pack_triangle,
+    standardised_products,
+    unpack_triangle,
+)
 from glmesh.kernels.mix import mix
 from glmesh.kernels.narrow import column_products, node_grams, row_products
 from glmesh.kernels.order import hash64, shuffle
@@ -694,6 +702,37 @@ def test_a_triangle_is_packed_row_by_row_with_its_factors_and_unpacked_to_both_s
     np.testing.assert_array_equal(out, upper + np.triu(upper, 1).T)
 
 
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_a_triangle_on_some_columns_is_that_of_the_matrix_on_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 12))
+    columns = np.flatnonzero(rng.random(d) < 0.7)
+    matrix, factors = rng.standard_normal((d, d)), np.ldexp(1.0, rng.integers(-8, 8, len(columns)))
+    packed, expected = np.full((2, len(columns) * (len(columns) + 1) // 2), np.nan)
+    pack_columns(matrix, columns, factors, packed)
+    pack_triangle(np.ascontiguousarray(matrix[np.ix_(columns, columns)]), factors, expected)
+    np.testing.assert_array_equal(packed, expected)
+
+
+@pytest.mark.parametrize("enough", [1e-4, 0.1])
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_a_minimiser_that_is_good_enough_gains_nearly_what_the_exact_one_does(seed: int, enough: float) -> None:
+    rng = np.random.default_rng(seed)
+    d, rank = 40, int(rng.integers(5, 40))
+    root = rng.standard_normal((d, rank)) * np.exp(rng.uniform(-3, 3, d))[:, None]  # flat and ill-conditioned
+    S, b, w = root @ root.T, root @ rng.standard_normal(rank), np.zeros(d)
+    limits = np.array([np.full(d, 0.05 * np.abs(b).max()), np.full(d, -np.inf), np.full(d, np.inf)])
+    values = []
+    for part in (0.0, enough):
+        u, space = w.copy(), np.empty((2, d, d))
+        arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
+        minimise(S, b, limits, w, u, np.uint64(0), part, space[0], space[1], *arrays)
+        values.append(b @ u + 0.5 * u @ S @ u + limits[0] @ np.abs(u))
+    assert values[0] <= values[1] + 1e-12 * abs(values[0])
+    assert values[1] <= (1.0 - 20.0 * enough) * values[0] + 1e-9 * abs(values[0])
+    assert values[0] < 0
+
+
 @pytest.mark.parametrize("seed", range(cases(100)))
 def test_a_factor_and_its_inverse(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -728,7 +767,7 @@ def test_a_quadratic_function_with_kinks_and_bounds_is_minimised(seed: int) -> N
     u, space = w.copy(), np.empty((2, d, d))
     limits = np.ascontiguousarray([l1, lo, hi])
     arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
-    minimise(S, b, limits, w, u, np.uint64(free), space[0], space[1], *arrays)
+    minimise(S, b, limits, w, u, np.uint64(free), 0.0, space[0], space[1], *arrays)
     assert ((u >= lo) & (u <= hi)).all()
     table, step = Table(l1=l1, lo=lo, hi=hi), 1.0 / np.linalg.eigvalsh(S)[-1]
     slopes = b + S @ (u - w)

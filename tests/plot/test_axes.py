@@ -8,7 +8,7 @@ from matplotlib.text import Text
 from sklearn.isotonic import isotonic_regression
 
 from glmesh import plot
-from glmesh.plot.axes import _moved_apart
+from glmesh.plot.axes import moved_apart
 from tests.cases import prop
 
 
@@ -79,7 +79,7 @@ def test_a_log_scale_is_respected():
 @prop(300)
 def test_heights_are_as_near_as_can_be_to_where_lines_end(heights, least):
     heights = sorted(heights)
-    moved = _moved_apart(heights, least)
+    moved = moved_apart(heights, least)
     assert moved.shape == (len(heights),)
     assert (np.diff(moved) >= least - 1e-12).all()
     steps = least * np.arange(len(heights))

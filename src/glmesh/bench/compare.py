@@ -37,7 +37,7 @@ class RacePlan:
     known_contenders: Mapping[str, Contender] = field(default_factory=lambda: dict(CONTENDERS))
 
     def __post_init__(self) -> None:
-        families = [name for name in self.topologies if any(letter.isdigit() for letter in name)]  # checked when built
+        families = [name for name in self.topologies if any(sign.isdigit() for sign in name)]  # checked when built
         for kind, given, known in (
             ("objective", self.objectives, self.known_objectives),
             ("method", self.contenders, self.known_contenders),

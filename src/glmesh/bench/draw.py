@@ -51,7 +51,8 @@ class Panel:
         """Write the picture into a folder, as one file for each ending, such as ".png"."""
         figure = new_figure(4.2 * len(self.x) + (3.0 if len(self.x) > 1 else 3.6), 4.4)
         plots = figure.subplots(1, len(self.x), squeeze=False, sharey=True)[0]
-        floor = log_axis(plots[0], [self._errors(trace) for trace in self.traces], None)
+        shown = [self._errors(trace) for trace in self.traces]
+        floor = log_axis(plots[0], [*shown, np.array(self.goals) / 2.0], None)  # goals are above the lower end
         for axes, key in zip(plots, self.x, strict=True):
             for number, trace in enumerate(self.traces):
                 self._line(axes, key, trace, number, floor)

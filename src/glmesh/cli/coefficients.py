@@ -10,7 +10,7 @@ from glmesh.inference import Inference, Summary
 
 def table(model: Model) -> Summary | None:
     """Return the table of a fit without a penalty; None for any other model, and where there is no table."""
-    return None if model.facts is None else table_of(Inference(model.facts, rows=model.rows))
+    return None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
 
 
 def coefficients_text(model: Model, most: int = LISTED) -> str:

@@ -24,6 +24,12 @@ def add_family_options(add: Callable[..., Any], *, others: Sequence[str] = ()) -
         f"coefficient of --family without a penalty may be off, proven (default {TOL_SE:g})")  # fmt: skip
 
 
+def add_survival_options(add: Callable[..., Any]) -> None:
+    """Add --time and --event of a Cox model by an `add_argument`."""
+    add("--time", metavar="COLUMN", help="with --family cox, column with the time of the event or of censoring")
+    add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
+
+
 def check_family_options(options: Namespace, names: Sequence[str]) -> None:
     """Raise InvalidInput if one of the options `names` was given without --family, or --offset beside --exposure."""
     if not options.family:

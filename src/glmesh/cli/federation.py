@@ -5,14 +5,14 @@ from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glmesh.cli.families import add_family_options, check_family_options
+from glmesh.cli.families import add_family_options, add_survival_options, check_family_options
+from glmesh.cli.like import contract_like
 from glmesh.cli.models import MODELS, loss_text, parse_family
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
-from glmesh.contract import fit
-from glmesh.contract.fitting import listed, spoken
+from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.files.archive import write_text
 from glmesh.formulas import RARE, Formula
@@ -62,8 +62,7 @@ def _add_init(init: Parser) -> None:
     add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
     add_family_options(add, others=(MULTINOMIAL, COX))
-    add("--time", metavar="COLUMN", help="with --family cox, column with the time of the event or of censoring")
-    add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
+    add_survival_options(add)
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
     add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1, with --family 0; not "
         "with --cv)")  # fmt: skip
@@ -203,7 +202,7 @@ def _init(options: Namespace) -> int:
         meet_within=options.meet_within,
         salt=secrets.token_hex(16),
     )
-    federation = Federation(path.stem, problem, network, (), _like(options, problem))
+    federation = Federation(path.stem, problem, network, (), contract_like(options, problem))
     if federation.by_columns:
         federation.check_columns()
     federation.write(path)
@@ -220,8 +219,7 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     from glmesh.federation.config.formulas import check_formula
     from glmesh.federation.node.forecast import method_for_columns
 
-    if options.formula and options.family == COX and not (options.time or options.event):
-        options.time, options.event = Formula.parse(options.formula).survival or (None, None)
+    options = _with_times(options)
     common = {
         **(_family_keys(options) if options.family else _loss_keys(options)),
         "l1_ratio": options.l1_ratio,
@@ -244,11 +242,7 @@ def _problem_part(options: Namespace) -> "ProblemPart":
         method, why = method_for_columns(problem, options.topology, options.gone or "", options.refused)
         print(why, end="\n" if why else "")
         problem = replace(problem, method=method)
-    has_one = problem.by_totals and problem.family != COX
-    if options.formula and problem.family != COX:
-        has_one = Formula.parse(options.formula).has_intercept
-    fits = has_one if options.intercept is None else options.intercept
-    problem = replace(problem, fit_intercept=fits)
+    problem = replace(problem, fit_intercept=_fits_intercept(options, problem))
     check_formula(problem, None)
     _check_gone(options.gone, by_totals=problem.by_totals)
     try:
@@ -256,6 +250,29 @@ def _problem_part(options: Namespace) -> "ProblemPart":
     except UnsuitablePair as error:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     check_folds(problem)
+    _check_split(options)
+    return problem
+
+
+def _with_times(options: Namespace) -> Namespace:
+    """Return the options with the columns of times and events that the formula of a Cox model names."""
+    if not options.formula or options.family != COX or options.time or options.event:
+        return options
+    time, event = Formula.parse(options.formula).survival or (None, None)
+    return Namespace(**vars(options) | {"time": time, "event": event})
+
+
+def _fits_intercept(options: Namespace, problem: "ProblemPart") -> bool:
+    """Return whether the problem has an intercept: as its option says, else as the formula or the kind has it."""
+    if options.intercept is not None:
+        return bool(options.intercept)
+    if options.formula and problem.family != COX:
+        return Formula.parse(options.formula).has_intercept
+    return problem.by_totals and problem.family != COX
+
+
+def _check_split(options: Namespace) -> None:
+    """Raise InvalidInput for --aligned or --gone freeze with the split that it does not go with."""
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
     if options.gone == "freeze" and options.split == "samples":
@@ -263,10 +280,9 @@ def _problem_part(options: Namespace) -> "ProblemPart":
             "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
             "split by samples write --gone reset"
         )
-    return problem
 
 
-def _loss_keys(options: Namespace) -> dict[str, Any]:
+def _loss_keys(options: Namespace) -> dict[str, object]:
     """Return {key: value} of loss, penalty and alpha in [problem], for --model."""
     check_family_options(options, ("link", "offset", "exposure", "time", "event"))
     loss, usual = MODELS[options.model or "logistic"]
@@ -274,19 +290,20 @@ def _loss_keys(options: Namespace) -> dict[str, Any]:
     return {"loss": loss, "penalty": options.penalty or usual, "alpha": alpha}
 
 
-def _family_keys(options: Namespace) -> dict[str, Any]:
+def _family_keys(options: Namespace) -> dict[str, object]:
     """Return {key: value} of the family, its parameters, penalty and alpha in [problem], for --family."""
     from glmesh.federation.config.families import PARAMETERS
 
     check_family_options(options, ())
     if options.model:
         raise InvalidInput("--model and --family exclude each other; --model NAME stands for a loss and a penalty")
-    found: dict[str, Any] = {"family": options.family, "link": options.link or ""}
+    found: dict[str, object] = {"family": options.family, "link": options.link or ""}
     if options.family not in (MULTINOMIAL, COX):
         family = parse_family(options.family, options.link)
         key = PARAMETERS.get(family.name)
         found = {"family": family.name, "link": family.link if options.link else ""}
-        found |= {} if key is None else {key: getattr(family, key)}
+        given = None if key is None else getattr(family, key)
+        found |= {"estimate_theta": True} if family.has_unknown_shape else {} if key is None else {key: given}
     found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event")}
     alpha = 0.0 if options.alpha is None else options.alpha
     return found | {"penalty": options.penalty or "l2", "alpha": alpha, "tol_se": options.tol_se}
@@ -337,62 +354,6 @@ def _other_split(problem: "ProblemPart") -> str:
         return ""
     held = "other columns of the same rows" if other == "features" else "other rows with the same columns"
     return f"; --split {other} can do it, and means that every site holds {held}"
-
-
-def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
-    """Return the contract (target, columns and labels) of the file that --like names; None without the option."""
-    from glmesh.contract import Contract
-    from glmesh.federation.config.families import check_contract
-    from glmesh.federation.node.site_table import coded, trimmed, with_kinds, with_levels
-    from glmesh.files.data_files import read_table
-
-    if options.like is None:
-        if options.target or options.ids or options.sample_weight or options.levels or options.index_base != "auto":
-            raise InvalidInput(
-                "--target, --ids, --sample-weight, --levels and --index-base of `init` are about the file of --like; "
-                "name it"
-            )
-        return None
-    formula = Formula.parse(options.formula) if options.formula else None
-    if formula and options.target not in (None, formula.targets[0]):
-        raise InvalidInput(
-            f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
-        )
-    table = read_table(
-        options.like,
-        target=formula.targets[0] if formula else problem.time or options.target,
-        ids=options.ids,
-        weight=options.sample_weight,
-        index_base=options.index_base,
-        texts=formula.candidates if formula else (),
-        gaps=problem.drops_gaps,
-    )
-    table = trimmed(table, problem, None)
-    classifies, two = problem.has_labels, problem.model().loss.classifies
-    contract = Contract.like(
-        table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
-    )
-    if classifies and (len(contract.labels) != 2 if two else len(contract.labels) < 2):
-        raise InvalidInput(
-            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.name} loss needs two"
-            f"{'' if two else ' or more'}; give --like a file that has {'both' if two else 'all'}, or leave it out: "
-            "then sites agree when they meet"
-        )
-    if formula:
-        contract = with_kinds(contract, table)
-        contract = with_levels(contract, table, formula) if options.levels else contract
-    elif options.levels:
-        raise InvalidInput("--levels goes with --formula, whose categories have levels")
-    check_contract(problem, contract)
-    fit(coded(table, contract), contract)  # the file must keep its own contract: no other text, no doubled name
-    how = listed(contract.names) if contract.names else "every site has its own"
-    print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")
-    if contract.labels:
-        print(f"{options.like}: labels {spoken(contract.labels)}")
-    for column in contract.columns:
-        if column.levels:
-            print(f"{options.like}: levels of {column.name}, the first is the reference: {spoken(column.levels)}")
-    return contract
 
 
 def _add(options: Namespace) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from glmesh.cli.families import check_family_options
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Family, Loss, NegativeBinomial, family_of
+from glmesh.functions import LOSSES, Cox, Family, Loss, NegativeBinomial, family_of
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.network import Network
@@ -99,18 +99,26 @@ def choose(options: Namespace) -> ModelChoice:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
         return ModelChoice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
-    if totals and options.acceleration == "newton" and options.split == "auto":
-        return ModelChoice(loss, penalty, ("samples",), "as --acceleration newton needs it", totals=True)
-    if len(splits) == 1 and options.split == "auto":
-        return ModelChoice(
-            loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
-        )
-    return ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    made = ModelChoice(loss, penalty, wanted, totals=totals and not needs)
+    return made if options.split != "auto" else _of_auto(made, totals and options.acceleration == "newton", splits)
+
+
+def _of_auto(usual: ModelChoice, newton: bool, splits: tuple[Split, ...]) -> ModelChoice:
+    """Return the `usual` choice, or that by samples if Newton's method was asked for, or that of the only split.
+
+    `splits` are those that loss and penalty allow.
+    """
+    if newton:
+        return replace(usual, splits=("samples",), only="as --acceleration newton needs it", totals=True)
+    if len(splits) == 1:
+        why = f"the only one for {usual.loss.name} loss, {usual.penalty} penalty and this alpha"
+        return replace(usual, only=why, totals=False)
+    return usual
 
 
 def _family(options: Namespace) -> ModelChoice:
     """Return the ModelChoice of --family: by samples, on totals; raise InvalidInput for options that do not fit."""
-    loss = parse_family(options.family, options.link)
+    loss = _cox(options) if options.family == Cox.name else parse_family(options.family, options.link)
     if options.split == "features":
         raise UnsuitablePair(f"--split features: the {loss.name} family is fitted where nodes hold rows")
     if options.acceleration not in ("auto", "newton") or options.local_passes or options.gossip_steps != 1:
@@ -118,20 +126,46 @@ def _family(options: Namespace) -> ModelChoice:
     return ModelChoice(loss, options.penalty or "l2", ("samples",), "as a family needs it", totals=True)
 
 
+def _cox(options: Namespace) -> Cox:
+    """Return the loss of --family cox; raise InvalidInput for options that do not go with it."""
+    for name in ("link", "offset", "exposure", "no_intercept", "faults", "checkpoint"):
+        if getattr(options, name):
+            raise InvalidInput(f"--{name.replace('_', '-')} does not go with --family cox")
+    if options.runtime == "mpi":
+        raise InvalidInput("--family cox compares rows of a stratum, which ranks would cut; leave --runtime mpi out")
+    if not options.formula and not (options.time and options.event):
+        raise InvalidInput(
+            "--family cox needs --time COLUMN and --event COLUMN, or --formula 'Surv(time, event) ~ ...'"
+        )
+    return Cox()
+
+
 def complete(options: Namespace) -> None:
     """Set what --family changes: alpha 0 and an intercept by default; raise InvalidInput for its options without it."""
-    check_family_options(options, ("link", "offset", "exposure", "no_intercept"))
+    check_family_options(options, ("link", "offset", "exposure", "no_intercept", "cluster"))
+    is_cox = options.family == Cox.name
+    for name in ("time", "event", "strata"):
+        if getattr(options, name) and not is_cox:
+            raise InvalidInput(f"--{name} goes with --family cox")
+    if options.cluster and (options.alpha or options.runtime == "mpi"):
+        raise InvalidInput(
+            "--cluster is for standard errors, which a fit with a penalty has not; leave --alpha out"
+            if options.alpha
+            else "--cluster needs all rows in one process; leave --runtime mpi out"
+        )
     if not options.family:
         options.alpha = 1.0 if options.alpha is None else options.alpha
         return
     if options.intercept and options.no_intercept:
         raise InvalidInput("--intercept and --no-intercept exclude each other")
     options.alpha = 0.0 if options.alpha is None else options.alpha
-    options.intercept = not options.no_intercept
+    if is_cox and options.intercept:
+        raise InvalidInput("--intercept: a Cox model has none, since it would cancel")
+    options.intercept = not options.no_intercept and not is_cox
 
 
-def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
-    """Return the splits that `--split asked` leaves: those that are not refused for "auto", else the one it names.
+def _wanted_splits(choice: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
+    """Return the splits that `--split choice` leaves: those that are not refused for "auto", else the one it names.
 
     `refused` says for each split why it is not possible, None if it is. Raise UnsuitablePair if no split is left.
     """
@@ -141,9 +175,9 @@ def _wanted_splits(asked: str, loss: Loss, refused: Mapping[Split, UnsuitablePai
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
             "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
-    if asked == "auto":
+    if choice == "auto":
         return splits
-    named: Split = "samples" if asked == "samples" else "features"
+    named: Split = "samples" if choice == "samples" else "features"
     if (reason := refused[named]) is not None:
         raise UnsuitablePair(f"--split {named}: {_as_options(str(reason))}")
     return (named,)
@@ -233,7 +267,8 @@ def parse_family(text: str, link: str | None = None) -> Family:
 
 def loss_text(loss: Loss) -> str:
     """Return the name and the parameters of a loss for people, as in: huber (delta 1.35)."""
-    values = {field.name: getattr(loss, field.name) for field in fields(loss)}
+    given = {field.name: getattr(loss, field.name) for field in fields(loss)}
+    values = {name: ESTIMATED if value is None else value for name, value in given.items()}
     told = (f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}" for name, value in values.items())
     parameters = ", ".join(told)
     return f"{loss.name} ({parameters})" if parameters else loss.name

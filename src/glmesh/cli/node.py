@@ -2,11 +2,18 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, Parser, whole
 from glmesh.errors import GlmeshError
+
+if TYPE_CHECKING:
+    from glmesh.federation.monitor.page.record import Folder
+
+LIVE = "show a page in a browser on this machine instead of a live view; prints its address, which is secret"
 
 HELP = "run one site of a federation: train with its neighbours, over TLS"
 
@@ -19,9 +26,11 @@ def add_options(parser: Parser) -> None:
         "leaves model.npz, history.jsonl and log.jsonl in its state folder. SIGTERM or Ctrl-C pause it.",
         "glmesh node alice.toml",
         "glmesh node alice.toml --plain 2> alice.log",
+        "glmesh node alice.toml --live",
     )
     parser.add_argument("file", metavar="NODE.toml", help="the node file of the site")
     parser.add_argument("--plain", action="store_true", help="write lines instead of a live view")
+    parser.add_argument("--live", action="store_true", help=LIVE)
     parser.add_argument("--rounds", type=whole(1), metavar="N", help="stop after N rounds")
     parser.add_argument(
         "--patient", action="store_true", help="wait for silent neighbours for ever, so that nothing depends on time"
@@ -34,6 +43,7 @@ def run(options: Namespace) -> int:
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.history import History
     from glmesh.federation.monitor.log import Handshakes, line_handler, node_log
+    from glmesh.federation.monitor.page.record import Folder
     from glmesh.federation.monitor.screen import LiveScreen
     from glmesh.federation.monitor.server import Server
     from glmesh.federation.monitor.status import figures
@@ -42,7 +52,7 @@ def run(options: Namespace) -> int:
 
     site = Site.read(options.file)
     site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    live = sys.stderr.isatty() and not options.plain
+    live = sys.stderr.isatty() and not options.plain and not options.live
     with ExitStack() as parts:
         log = parts.enter_context(node_log(site.file.name, site.state / "log.jsonl"))
         handshakes = parts.enter_context(closing(Handshakes(log)))
@@ -53,6 +63,8 @@ def run(options: Namespace) -> int:
             node.stop_on_signals()
             history = parts.enter_context(closing(History(site.state / "history.jsonl")))
             parts.enter_context(closing(Server(lambda: figures(node), site)))
+            if options.live:
+                show_live(parts, [Folder(site.state, lambda: figures(node))])
             if live:
                 parts.enter_context(closing(LiveScreen(lambda: figures(node), log, handshakes.terminal)))
             ending = node.run(
@@ -67,3 +79,11 @@ def run(options: Namespace) -> int:
     if ending.outcome in (TrainingOutcome.TOO_FEW, TrainingOutcome.WAITED):
         return PARTIAL
     return INTERRUPTED if ending.outcome is TrainingOutcome.STOPPED else OUT_OF_ROUNDS
+
+
+def show_live(parts: ExitStack, folders: Sequence["Folder"]) -> None:
+    """Open the live page about the sites with these state folders until `parts` ends, and print its address."""
+    from glmesh.federation.monitor.live import LivePage
+
+    page = parts.enter_context(closing(LivePage(folders)))
+    print(f"live page, for this machine only: {page.address}", flush=True)

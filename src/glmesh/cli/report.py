@@ -1,4 +1,4 @@
-"""`glmesh report NODE.toml`: the history of a node as a page with plots."""
+"""`glmesh report FOLDER...`: what sites went through, as a page."""
 
 from argparse import Namespace
 
@@ -6,14 +6,15 @@ from glmesh.cli.options import REACHED, Parser
 from glmesh.cli.output import check_writable
 from glmesh.files.archive import write_text
 
-HELP = "make a page with plots of what a node went through"
+HELP = "make a page of what sites went through, and of the coefficients"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh report` to its parser."""
     parser.describe(
-        "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
-        "gap, rounds and traffic over time, who was away, and the last events. The page refers to nothing outside it.",
+        "Make an HTML page of what the state folders of one or more nodes tell: how the run stands or ended, the "
+        "coefficients with intervals where there are some, the proof by round, who was away when, traffic, events and "
+        "settings. The page has no script and refers to nothing outside it.",
         "glmesh report alice.state",
         "glmesh report alice.state bob.state --out both.html",
     )

@@ -25,6 +25,7 @@ def add_options(parser: Parser) -> None:
         "glmesh show glmesh-model.npz",
         "glmesh show glmesh-model.npz --exp --level 0.9",
         "glmesh show alice.state/model.npz --errors HC3",
+        "glmesh show alice.state/model.npz --sites",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="a file that `glmesh train` wrote")
@@ -33,19 +34,20 @@ def add_options(parser: Parser) -> None:
     kinds = ("model", "HC0", "HC1", "HC2", "HC3", "cluster")
     add("--errors", choices=kinds, default="model", help="where standard errors come from: the model (default), or "
         "sandwiches that allow for unequal variances (HC0 to HC3) or for sites that differ (cluster)")  # fmt: skip
+    add("--sites", action="store_true", help="show below the table a test of whether all sites, or nodes, have the "
+        "same coefficients")  # fmt: skip
 
 
 def run(options: Namespace) -> int:
     """Print a model file as a table; return the exit code."""
     model = model_files.load(options.model)
-    if model.facts is not None:
-        print(
-            Inference(model.facts, rows=model.rows).summary(
-                options.level, vcov=options.errors, exponentiate=options.exp
-            )
-        )
+    if model.statistics is not None:
+        inference = Inference(model.statistics, rows=model.rows)
+        print(inference.summary(options.level, vcov=options.errors, exponentiate=options.exp))
+        if options.sites:
+            print(inference.heterogeneity_test())
         return REACHED
-    if options.exp or options.errors != "model":
+    if options.exp or options.sites or options.errors != "model":
         raise InvalidInput(f"{options.model}: its coefficients {_WHY}")
     print(rows(_lines(model)))
     return REACHED

@@ -25,19 +25,29 @@ def text_table(
     """
     bold = (sys.stdout if stream is None else stream).isatty()
     flags = list(strong) or [False] * len(rows)
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    room = min(shutil.get_terminal_size((100, 24)).columns - 1, WIDEST) - 2 - 2 * (len(widths) - 1)
-    fixed = sum(width for k, width in enumerate(widths) if k not in left)
-    widest = max((cap for cap in range(LEAST, WIDEST) if _total(widths, left, cap) <= room - fixed), default=LEAST)
-    widths = [min(width, widest) if k in left else width for k, width in enumerate(widths)]
+    widths = _fitting([max(map(len, column)) for column in zip(header, *rows, strict=True)], left)
     lines = ["  " + _line(header, widths, left), "  " + "  ".join("-" * width for width in widths)]
     for row, flag in zip(rows, flags, strict=True):
-        cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
-        for k in range(max(map(len, cells))):
-            text = _line([cell[k] if k < len(cell) else "" for cell in cells], widths, left)
+        for k, text in enumerate(_row_lines(row, widths, left)):
             mark = "* " if flag and not bold and k == 0 else "  "
             lines.append(f"{mark}\x1b[1m{text}\x1b[0m" if flag and bold else mark + text)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _fitting(widths: list[int], left: Sequence[int]) -> list[int]:
+    """Return the widths of columns in a table no wider than the terminal; those numbered `left` may be narrower."""
+    spare = min(shutil.get_terminal_size((100, 24)).columns - 1, WIDEST) - 2 - 2 * (len(widths) - 1)
+    fixed = sum(width for k, width in enumerate(widths) if k not in left)
+    widest = max((cap for cap in range(LEAST, WIDEST) if _total(widths, left, cap) <= spare - fixed), default=LEAST)
+    return [min(width, widest) if k in left else width for k, width in enumerate(widths)]
+
+
+def _row_lines(row: Sequence[str], widths: Sequence[int], left: Sequence[int]) -> list[str]:
+    """Return the lines of a row, whose cells are broken where they are wider than their column."""
+    cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+    return [
+        _line([cell[k] if k < len(cell) else "" for cell in cells], widths, left) for k in range(max(map(len, cells)))
+    ]
 
 
 def _total(widths: Sequence[int], left: Sequence[int], cap: int) -> int:

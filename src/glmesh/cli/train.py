@@ -42,11 +42,11 @@ from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
 from glmesh.methods import MaximumLikelihood
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import ProblemSpec, Split
-from glmesh.types import Labels, SampleMatrix
+from glmesh.types import Indices, Labels, SampleMatrix
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -69,10 +69,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     """Check the options, read the data, fit; the first process writes and prints. Return the exit code."""
     first = processes.rank == 0
     if first:
-        check_picture("--plot", options.plot)
-        outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
-        inputs = [options.data] if options.faults is None else [options.data, options.faults]
-        check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
+        _check_outputs(options)
     if sum(one is not None for one in (options.model, options.loss, options.family)) != 1:
         raise _what_to_fit(options)
     complete(options)
@@ -80,20 +77,16 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options) if first else None
-    method: AnyMethod = Cola(
-        local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration
-    )
-    if options.family:
-        method = MaximumLikelihood(tol_se=options.tol_se)
     given = {"latency": options.latency, "bandwidth": options.bandwidth}
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
-    rows_read = read(options, processes, classifies=choice.loss.classifies)
+    rows_read = _rows(options, processes, choice)
     if rows_read.design is not None:
-        options.intercept = rows_read.design.has_intercept
-    if held := options.offset or options.exposure:
-        rows_read = rows_read.with_offset(held, logarithm=bool(options.exposure), where=options.data)
+        options.intercept = rows_read.design.has_intercept and not choice.loss.compares_rows
+    if choice.loss.compares_rows:
+        options.nodes = 1 if rows_read.strata is None else int(rows_read.strata.max()) + 1
+        graph = topology.build(options.topology, options.nodes, options.seed)
     shape = shape_of(rows_read.X, processes)
     network = Network(**clock) if clock else None
     objective = {
@@ -114,7 +107,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
     result = solve(
         problem,
-        method=method,
+        method=_method(options),
         topology=graph,
         n_nodes=options.nodes,
         tol=options.tol,
@@ -134,9 +127,11 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     )
     if first:
         progress.finish(result)
+        result = _clustered(result, rows_read)
         model = _model(options, choice, split, plan, result, rows_read)
         _write(options, model, result)
-        pooled = (rows_read.X, rows_read.said) if options.runtime == "simulation" else None
+        scored = options.runtime == "simulation" and not choice.loss.compares_rows  # hazards are not times
+        pooled = (rows_read.X, rows_read.said) if scored else None
         _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
     return exit_code(result)
 
@@ -153,10 +148,29 @@ def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, proc
     contract = rows.contract
     names = (contract.names or None) if contract is not None and contract.header else None
     names = names[:-1] if names and rows.offset else names
+    if rows.strata is not None:
+        parts = [(X[own], rows.y[own], None if rows.weight is None else rows.weight[own]) for own in _strata(rows)]
+        return Problem.from_nodes(parts, **objective).named(names)
     if options.runtime == "simulation":
         return Problem.glm(X, rows.y, **fit).named(names)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
     return scatter(X, rows.y, processes, **spread, **fit).named(names)
+
+
+def _strata(rows: RowsRead) -> list[Indices]:
+    """Return the numbers of the rows of each stratum, of all rows if there is one."""
+    if rows.strata is None:
+        return [np.arange(len(rows.y))]
+    return [np.flatnonzero(rows.strata == k) for k in range(int(rows.strata.max()) + 1)]
+
+
+def _clustered(result: Result, rows: RowsRead) -> Result:
+    """Return the result of a fit with what standard errors of kind "cluster" need, if clusters are named."""
+    if rows.clusters is None:
+        return result
+    from glmesh.estimators.clusters import clustered  # with scikit-learn, which takes a second
+
+    return clustered(result, [rows.clusters[own] for own in _strata(rows)])
 
 
 def exit_code(result: Result) -> int:
@@ -173,6 +187,28 @@ def _what_to_fit(options: Namespace) -> Exception:
             "--model, --loss and --family exclude each other; --model NAME stands for a loss and a penalty"
         )
     return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}), --loss NAME or --family NAME")
+
+
+def _check_outputs(options: Namespace) -> None:
+    """Raise InvalidInput for a file that cannot be written, or is one of those that are read."""
+    check_picture("--plot", options.plot)
+    outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
+    inputs = [options.data] if options.faults is None else [options.data, options.faults]
+    check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
+
+
+def _rows(options: Namespace, processes: ProcessGroup, choice: ModelChoice) -> RowsRead:
+    """Return the rows of the data file, with their offset if there is one."""
+    rows = read(options, processes, classifies=choice.loss.classifies)
+    held = options.offset or options.exposure
+    return rows.with_offset(held, logarithm=bool(options.exposure), where=options.data) if held else rows
+
+
+def _method(options: Namespace) -> AnyMethod:
+    """Return the method that the options ask for: maximum likelihood for families, else CoLA."""
+    if options.family:
+        return MaximumLikelihood(tol_se=options.tol_se)
+    return Cola(local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration)
 
 
 def _tell(options: Namespace, text: str) -> None:
@@ -233,8 +269,7 @@ def _model(
         "gap": result.gap,
         **asdict(choice.loss),
     }
-    if options.exposure:
-        info["exposure"] = options.exposure
+    info |= {name: value for name in ("exposure", "strata", "cluster") if (value := getattr(options, name))}
     if rows_read.rows is not None:
         info |= {"rows": rows_read.rows[0], "rows_left_out": rows_read.rows[1]}
     contract, design = rows_read.contract, rows_read.design
@@ -250,7 +285,7 @@ def _model(
         classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
         contract=contract if design is None or contract is None else _raw(design, contract),
-        facts=_facts(result, contract),
+        statistics=_statistics(result, contract),
         design=design,
     )
 
@@ -260,12 +295,12 @@ def _raw(design: Design, contract: Contract) -> Contract:
     return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 
-def _facts(result: Result, contract: Contract | None) -> FitFacts | None:
+def _statistics(result: Result, contract: Contract | None) -> FitStatistics | None:
     """Return what totals said of a fit without a penalty, with the names of the columns; None: nothing."""
-    if result.facts is None or result.facts.fitted.outputs > 1:
-        return result.facts
+    if result.statistics is None or result.statistics.fitted.outputs > 1:
+        return result.statistics
     named = contract is not None and contract.header and bool(contract.names)
-    return result.facts.named(contract.names) if contract is not None and named else result.facts
+    return result.statistics.named(contract.names) if contract is not None and named else result.statistics
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
@@ -321,14 +356,14 @@ def _summary(
         *_gaps(result, certifying=options.stop == "certificate"),
         ("", "(this is about the optimiser on these rows; whether the data are right it cannot say)"),
     ]
-    if model.facts is None:
+    if model.statistics is None:
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
-    if model.facts is None and model.rows is not None:
+    if model.statistics is None and model.rows is not None:
         lines.append(("rows", rows_text(*model.rows)))
     fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
     lines += [*told(result), *((name, value) for name, value in files.items() if value)]
-    proven = f" {result.proof}" if result.proof and model.facts is None else ""
+    proven = f" {result.proof}" if result.proof and model.statistics is None else ""
     return f"\n{result.status}{proven}\n\n{rows(lines)}\n\n{coefficients_text(model, LARGEST)}"

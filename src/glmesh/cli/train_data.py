@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from glmesh.cli.train_beside import Beside
 from glmesh.contract import Contract, DataTable, agree, fit
+from glmesh.contract.events import with_events
 from glmesh.contract.fitting import listed, spoken
+from glmesh.core.moments import with_moments
 from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import describe
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.tables import designed, response_of, without_gaps
+from glmesh.functions import Cox
 from glmesh.parallel import ProcessGroup
 from glmesh.problem.named import check_finite, check_known
 from glmesh.problem.offsets import put_last
-from glmesh.types import Labels, SampleMatrix, Vector
+from glmesh.types import Indices, Labels, SampleMatrix, Vector
 from glmesh.validation import LARGEST
 
 
@@ -38,6 +43,8 @@ class RowsRead:
     offset: bool = False  # whether the last column, or its logarithm, is added to linear predictors
     design: Design | None = None  # what made the columns of those of a table; None: they are the table's
     rows: tuple[int, int] | None = None  # rows of the table, and how many were left out for gaps; None: none may be
+    strata: Indices | None = None  # (m,) numbers from 0 of the strata, of a Cox model; None: there is one
+    clusters: Indices | None = None  # (m,) numbers from 0 of the clusters; None: none are named
 
     def with_offset(self, name: str, *, logarithm: bool, where: str) -> RowsRead:
         """Return the rows with the column `name` put last: it, or its logarithm, is to be an offset.
@@ -70,26 +77,37 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     formula = None if options.formula is None else Formula.parse(options.formula)
     if formula is not None:
         _refuse_beside_formula(options, formula, path)
+    beside = Beside.of(options, formula)
+    if beside.names and not is_table(path):
+        raise InvalidInput(f"{path}: {listed(beside.options)} need a table, whose columns have names: .csv, .parquet")
     drops = options.missing == "drop" or (options.missing is None and bool(formula or options.family))
     table = read_table(
         path,
-        target=options.target if formula is None else formula.targets[0],
+        target=beside.time or (options.target if formula is None else formula.targets[0]),
         ids=options.ids,
         weight=options.sample_weight,
         header=options.header,
         encoding=options.encoding,
         index_base=options.index_base,
-        texts=() if formula is None else formula.candidates,
+        texts=(*beside.labels, *(() if formula is None else formula.candidates)),
         gaps=drops,
     )
     if not is_table(path):
         return _plain(table, classifies=classifies)
     if formula is not None:
-        return _by_formula(options, processes, table, formula, classifies=classifies, drops=drops)
-    whole = table
-    table = without_gaps(table) if drops else table
-    made = _of_table(options, processes, table, classifies=classifies)
-    return replace(made, rows=_rows_in_all(whole.m, table.m, processes)) if drops else made
+        return _by_formula(options, processes, table, formula, beside, classifies=classifies, drops=drops)
+    return _by_names(options, processes, table, beside, classifies=classifies, drops=drops)
+
+
+def _by_names(
+    options: Namespace, processes: ProcessGroup, table: DataTable, beside: Beside, *, classifies: bool, drops: bool
+) -> RowsRead:
+    """Return the samples of a table whose columns are the features; `drops`: rows with a gap are left out."""
+    kept = without_gaps(without_gaps(table, beside.names)) if drops else table
+    strata, clusters = beside.numbers(kept)
+    made = _of_table(options, processes, beside.without(kept), classifies=classifies)
+    made = replace(made, strata=strata, clusters=clusters)
+    return replace(made, rows=_rows_in_all(table.m, kept.m, processes)) if drops else made
 
 
 def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> None:
@@ -100,46 +118,67 @@ def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> N
         raise InvalidInput(
             f"--target {options.target} and --formula, which has {formula.response!r}: leave --target out"
         )
-    if formula.survival or len(formula.targets) > 1:
+    if bool(formula.survival) != (options.family == Cox.name):
+        raise InvalidInput(
+            "--family cox and Surv(time, event) ~ ... go together; the formula has "
+            f"{formula.response!r} on its left side"
+        )
+    if len(formula.targets) > 1 and not formula.survival:
         raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")
     if options.intercept and not formula.has_intercept:
         raise InvalidInput("--intercept and a formula without one exclude each other; leave --intercept out")
 
 
 def _by_formula(
-    options: Namespace, processes: ProcessGroup, table: DataTable, formula: Formula, *, classifies: bool, drops: bool
+    options: Namespace,
+    processes: ProcessGroup,
+    table: DataTable,
+    formula: Formula,
+    beside: Beside,
+    *,
+    classifies: bool,
+    drops: bool,
 ) -> RowsRead:
     """Return the samples that a formula makes of a table, with the design of all processes' tables."""
     extra = tuple(one for one in (options.offset, options.exposure) if one)
     used = (*formula.variables, *extra)
     whole = table
-    Frame.of_table(table).require(used)
+    Frame.of_table(table).require((*used, *beside.names))
     if drops:
-        table = without_gaps(table, used)
+        table = without_gaps(table, (*used, *beside.names))
+    strata, clusters = beside.numbers(table)
+    if beside.event:
+        table = with_events(table, beside.event)
     frame = Frame.of_table(table)
     levels = processes.all_gather([Levels.of(frame, formula)])
-    design = design_of(formula, levels)
+    design = with_moments(design_of(formula, levels), [frame], processes)
     made = designed(table, design, frame, extra)
-    if not formula.target:
+    if not formula.target and not formula.survival:
         made = replace(made, y=response_of(formula, frame))
-    elif not classifies:
+    elif formula.target and not classifies:
         made = _two_texts(made, options)
     text = made.y is not table.y and formula.target
     response = (
         [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
     )
     found = _of_table(options, processes, made, classifies=classifies)
-    numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
-    about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
-    about = replace(about, text_columns=tuple(one for one in table.text_columns if one.looks and one.name in used))
-    remarks = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(about) if one.kind != "labels"]
     columns = f"columns of the formula: {listed(list(design.names))}"
     return replace(
         found,
+        strata=strata,
+        clusters=clusters,
         design=design,
         rows=_rows_in_all(whole.m, table.m, processes),
-        remarks=(columns, *response, *remarks),
+        remarks=(columns, *response, *_remarks_on(table, used)),
     )
+
+
+def _remarks_on(table: DataTable, used: Collection[str]) -> list[str]:
+    """Return the sentences of `glmesh describe` on those columns of a table that are `used`."""
+    numbers = [k for k, name in enumerate(table.columns) if name in used and name not in table.texts]
+    about = table.take(np.array(numbers, dtype=np.int64), tuple(table.columns[k] for k in numbers))
+    about = replace(about, text_columns=tuple(one for one in table.text_columns if one.looks and one.name in used))
+    return [f"{'warning: ' if one.warns else ''}{one}" for one in describe(about) if one.kind != "labels"]
 
 
 def _rows_in_all(read: int, kept: int, processes: ProcessGroup) -> tuple[int, int]:
@@ -165,7 +204,7 @@ def _of_table(options: Namespace, processes: ProcessGroup, table: DataTable, *, 
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
-    contract = _agreed(offer, processes, classifies=classifies)
+    contract = _agreed_contract(offer, processes, classifies=classifies)
     fitted = fit(table, contract)
     if classifies:
         _check_labels(table, contract.labels, "line", first=table.line(0))
@@ -207,7 +246,7 @@ def _nameless(index_base: int | None) -> Contract | None:
     return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 
-def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
+def _agreed_contract(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
     """Return the contract (names, target and labels) that the tables of all ranks keep; `offer` is this rank's own.
 
     Mismatch, which names a rank whose table differs, is raised at all ranks.

@@ -3,9 +3,10 @@
 import argparse
 
 from glmesh.cli.failures import CHECKPOINT, EVERY
-from glmesh.cli.families import add_family_options
+from glmesh.cli.families import add_family_options, add_survival_options
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
+from glmesh.functions import Cox
 
 # [rounds] between looks at the gap: measuring it costs as much as a few rounds, unless it comes with a total
 RECORD_EVERY = {"features": 10, "samples": 1}
@@ -45,6 +46,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train claims.csv --target claims --family poisson --exposure years",
         "glmesh train patients.csv --formula 'ill ~ age + C(ward)' --family binomial",
+        "glmesh train trial.csv --family cox --formula 'Surv(days, died) ~ age + arm' --strata hospital",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
@@ -67,7 +69,12 @@ def add_options(parser: Parser) -> None:
     add("--model", choices=MODELS, metavar="NAME", help=f"a loss with its penalty: {', '.join(MODELS)}")
     add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
-    add_family_options(add)
+    add_family_options(add, others=(Cox.name,))
+    add_survival_options(add)
+    add("--strata", metavar="COLUMN", help="with --family cox, column whose values have baseline hazards of their own, "
+        "such as the hospital: each is a node (default: one baseline hazard, and one node)")  # fmt: skip
+    add("--cluster", metavar="COLUMN", help="with --family and no penalty, column that says which rows may depend on "
+        "each other, for `glmesh show --errors cluster`")  # fmt: skip
     add(
         "--penalty",
         choices=("l1", "l2", "elasticnet"),

@@ -4,10 +4,13 @@ import os
 import sys
 import time
 from argparse import Namespace
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.local_sites import LocalSites, proofs_text, tables_text
+from glmesh.cli.node import show_live
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import count, duration, folded
 from glmesh.cli.watch import Watch
@@ -25,6 +28,7 @@ def add_options(parser: Parser) -> None:
         "glmesh up federation.toml",
     )
     parser.add_argument("file", metavar="FEDERATION", help="a federation file")
+    parser.add_argument("--live", action="store_true", help="show all nodes on a page in a browser on this machine")
     parser.add_argument("--verbose", action="store_true", help="print the log lines of the nodes, too")
 
 
@@ -32,12 +36,17 @@ def run(options: Namespace) -> int:
     """Start all nodes of a federation as processes, wait, print how each ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Federation
+    from glmesh.federation.monitor.page.record import Folder
+    from glmesh.federation.monitor.server import ask
 
     path = Path(options.file)
     federation = Federation.read(path)
     federation.check()
     sites = LocalSites.of(path, federation, verbose=options.verbose)
     print(folded(federation.disclosure, sys.stdout), flush=True)
+    parts = ExitStack()
+    if options.live:
+        show_live(parts, [Folder(site.state, partial(ask, site)) for site in sites.sites.values()])
     watch = Watch(in_place=not options.verbose)
     try:
         sites.start()
@@ -47,6 +56,7 @@ def run(options: Namespace) -> int:
     finally:
         sites.end()
         watch.clear()
+        parts.close()
     watch.remark(sites)
     return tell(sites)
 

@@ -65,7 +65,7 @@ class FloodedTotal:
     members: list[int]  # ids of the nodes whose contributions make the total, ascending
     known: list[dict[int, Contribution]]  # by node: {origin: contribution} that the node holds
     fresh: list[dict[int, int]]  # by node: {origin: neighbour that sent its contribution in the last exchange}
-    asked: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
+    wanted: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
     patience: int  # [exchanges] before nodes ask
     trees: bool = False  # whether a contribution goes along its author's tree instead of over all links
 
@@ -97,7 +97,7 @@ class FloodedTotal:
             wanted = tuple(node for node in self.members if node not in known) if asks else ()
             for peer in routes.neighbours[k]:
                 news = [node for node, source in self.fresh[k].items() if self._passes(node, source, k, peer, routes)]
-                news += [node for node in self.asked[k].get(peer, ()) if node in known and node not in news]
+                news += [node for node in self.wanted[k].get(peer, ()) if node in known and node not in news]
                 if news or wanted:
                     part = PartialTotal(self.number, {node: known[node] for node in news}, wanted)
                     mail.append(Mail(k, peer, [part]))
@@ -117,7 +117,7 @@ class FloodedTotal:
         `routes` is not read.
         """
         self.patience -= 1
-        self.fresh, self.asked = [{} for _ in self.known], [{} for _ in self.known]
+        self.fresh, self.wanted = [{} for _ in self.known], [{} for _ in self.known]
         for one in mail:
             part, k = one.part(PartialTotal), one.receiver
             if part is None or part.number != self.number:
@@ -125,7 +125,7 @@ class FloodedTotal:
             for node, row in part.rows.items():
                 if node not in self.known[k]:
                     self.known[k][node], self.fresh[k][node] = row, one.sender
-            self.asked[k][one.sender] = part.wanted
+            self.wanted[k][one.sender] = part.wanted
 
     def held_by(self, nodes: Flags) -> bool:
         """Return whether every node of the mask `nodes`, shape (K,), holds the contributions of all members."""

@@ -14,7 +14,7 @@ import numpy as np
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
 from glmesh.kernels.columns import products
-from glmesh.kernels.subproblem import Design, node_terms
+from glmesh.kernels.subproblem import NodeColumns, node_terms
 from glmesh.linalg import Columns, spectral_norm
 from glmesh.network import Mixing, topology
 from glmesh.network.mixing import metropolis
@@ -328,8 +328,8 @@ class Block:
         return unit_starts, bounds.astype(np.uint64), np.array(norms)
 
     @cached_property
-    def designs(self) -> list[Design]:
-        """Columns and separable terms of the hosted nodes, as kernels of local solves read them: a Design per thread.
+    def designs(self) -> list[NodeColumns]:
+        """Columns and separable terms of the hosted nodes, as kernels of local solves read them, one per thread.
 
         Each is of a range of hosted nodes (`spans`); together the ranges are all hosted nodes.
         """
@@ -337,7 +337,9 @@ class Block:
         columns, kind = self.columns, np.int64(self.kind)
         stored = columns.indptr, columns.indices, columns.data
         ends = [slice(span.start, span.stop + 1) for span in self.spans]
-        return [Design(self.starts[one], unit_starts[one], bounds, *stored, norms, kind, self.table) for one in ends]
+        return [
+            NodeColumns(self.starts[one], unit_starts[one], bounds, *stored, norms, kind, self.table) for one in ends
+        ]
 
     @cached_property
     def node_norms(self) -> Vector:

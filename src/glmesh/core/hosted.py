@@ -122,8 +122,8 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return float("nan")
 
     @property
-    def facts(self) -> object | None:
-        """Return what totals at the end of a fit say, a `FitFacts`; None, as here: nothing."""
+    def statistics(self) -> object | None:
+        """Return what totals at the end of a fit say, a `FitStatistics`; None, as here: nothing."""
         return None
 
     @property

@@ -210,8 +210,8 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
     grains: Grains = {}
     if first.unknown:
         found = yield [total.exponents() for total in totals]
-        room = ROOM + (n_nodes - 1).bit_length() - LARGEST
-        grains |= {name: int(exponent) + room for name, exponent in zip(first.unknown, found, strict=True)}
+        headroom = ROOM + (n_nodes - 1).bit_length() - LARGEST
+        grains |= {name: int(exponent) + headroom for name, exponent in zip(first.unknown, found, strict=True)}
     if first.like is not None:
         known = {name: first.like.sizes[name] for name in first.fields if name not in grains}
         grains |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}

@@ -66,7 +66,7 @@ class Overview:
         Relative gaps by communications, one curve for each fit.
     goal : float, optional
         Relative gap that was aimed at; None: there was none.
-    note : str, default ""
+    remark : str, default ""
         A last sentence, such as why there are no standard errors.
     table : Summary, optional
         Table of inference, which the HTML has as a fold-out; None: there is none.
@@ -93,7 +93,7 @@ class Overview:
     how: tuple[tuple[str, str], ...] = ()
     curves: Sequence[Curve] = ()
     goal: float | None = None
-    note: str = ""
+    remark: str = ""
     table: Summary | None = None
 
     def to_frame(self) -> pd.DataFrame:
@@ -141,7 +141,7 @@ class Overview:
         lines = [f"{self.title}: {self.verdict}", "", *self.rows()]
         lines += ["", f"  cost  {self.cost}"] if self.cost else []
         lines += [f"  {name}  {value}" for name, value in self.how]
-        lines += ["", self.note] if self.note else []
+        lines += ["", self.remark] if self.remark else []
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -173,7 +173,7 @@ class Overview:
             + (f"<p>{escape(self.cost)}</p>" if self.cost else "")
             + table
             + (fold if how else "")
-            + (f"<p class='quiet'>{escape(self.note)}</p>" if self.note else "")
+            + (f"<p class='quiet'>{escape(self.remark)}</p>" if self.remark else "")
             + "</div>"
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.engine.telling import how_of, named_facts
+from glmesh.engine.telling import how_of, named_statistics
 from glmesh.types import Tree
 
 WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that hold integers
@@ -96,7 +96,7 @@ class Observer:
             remark=nodes.remark,
             distance=nodes.distance,
             standard_errors_off=nodes.standard_errors_off,
-            facts=named_facts(run),
+            statistics=named_statistics(run),
             names=run.problem.feature_names,
             how=how_of(run),
         )

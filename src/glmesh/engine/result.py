@@ -19,8 +19,8 @@ from glmesh.formatting import rounded_up, size
 from glmesh.inference import Curves, Inference, Summary
 from glmesh.inference.hypotheses import penalised
 from glmesh.methods.totals.dealing import all_rows
-from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
 from glmesh.methods.totals.likelihood.models import curves_of
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, term_names
 from glmesh.network import Plan
 from glmesh.plot import figures
 from glmesh.problem import Problem
@@ -127,7 +127,7 @@ class Result:
         By how many standard errors each coefficient, and each linear combination of them, is off the exact estimate at
         most: `distance`, for a logistic regression without a penalty. Infinite if none is proven; NaN where a penalty
         or a dispersion that would have to be estimated leaves no standard errors to count in.
-    facts : FitFacts, optional
+    statistics : FitStatistics, optional
         What totals at the end of a fit of a family without a penalty say, for `glmesh.inference`; None: there were
         none.
     names : tuple of p str, optional
@@ -171,7 +171,7 @@ class Result:
     remark: str = ""
     distance: float = np.inf
     standard_errors_off: float = np.nan
-    facts: FitFacts | None = field(default=None, repr=False)
+    statistics: FitStatistics | None = field(default=None, repr=False)
     names: tuple[str, ...] | None = None
     how: tuple[tuple[str, str], ...] = ()
 
@@ -219,7 +219,7 @@ class Result:
         held = None if self.problem is None else all_rows(self.problem)
         if held is None:
             return None
-        family = None if self.facts is None else self.facts.fitted.family  # with what was estimated of it
+        family = None if self.statistics is None else self.statistics.fitted.family  # with what was estimated of it
         return curves_of(family or self.problem.spec.loss, held)
 
     @property
@@ -228,7 +228,7 @@ class Result:
 
         Raise UnsuitablePair, which says why, where there is none.
         """
-        if self.facts is None:
+        if self.statistics is None:
             spec = None if self.problem is None else self.problem.spec
             if spec is not None and not spec.loss.by_likelihood:
                 raise UnsuitablePair(
@@ -239,11 +239,11 @@ class Result:
                 raise penalised(f"{spec.penalty_name}, alpha={spec.alpha:g}")
             raise UnsuitablePair(f"the fit has not ended where standard errors are known: {self.message}")
         names = None if self.problem is None else self.problem.feature_names
-        fitted = self.facts.fitted
+        fitted = self.statistics.fitted
         if names is None or len(fitted.names) != fitted.outputs * (len(names) + 1):
-            return Inference(self.facts, self.curves)
+            return Inference(self.statistics, self.curves)
         named = replace(fitted, names=term_names(names, range(fitted.outputs) if fitted.outputs > 1 else ()))
-        return Inference(replace(self.facts, fitted=named), self.curves)
+        return Inference(replace(self.statistics, fitted=named), self.curves)
 
     @property
     def message(self) -> str:
@@ -312,7 +312,7 @@ class Result:
         UnsuitablePair
             An option of the table is given, but the fit has no standard errors.
         """
-        if self.facts is not None:
+        if self.statistics is not None:
             return self.inference.summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
         if (level, vcov, use_t, exponentiate) != (0.95, "model", None, False):
             raise UnsuitablePair(
@@ -355,7 +355,7 @@ class Result:
             how=self.how,
             curves=[self.curve],
             goal=self.tol,
-            note="" if self.estimates_anything else NO_ESTIMATES,
+            remark="" if self.estimates_anything else NO_ESTIMATES,
         )
 
     @property
@@ -373,7 +373,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the fit at a glance as HTML, for notebooks, with the table of inference if there is one."""
-        table = None if self.facts is None else table_of(self.inference)
+        table = None if self.statistics is None else table_of(self.inference)
         return replace(self._overview, table=table)._repr_html_()
 
 

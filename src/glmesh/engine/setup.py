@@ -135,14 +135,16 @@ def connect(setup: Setup, flows: bool) -> Transport:
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
     """Return the number of threads: `n_jobs` if given, else one per core, or 1 for small problems.
 
-    It is at most the number of nodes. With several processes it is 1, unless `n_jobs` is given.
+    It is at most the number of nodes. With several processes it is 1, unless `n_jobs` is given. Several linear
+    predictors of a row touch its numbers as often.
     """
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
     if options.processes.size > 1:  # the ranks share the cores out among themselves
         return 1
     d = problem.parts[0].columns.d
-    work = sum(part.columns.nnz for part in problem.parts) + (mixing.edges + mixing.n_nodes) * d
+    touched = problem.spec.loss.n_outputs * sum(part.columns.nnz for part in problem.parts)
+    work = touched + (mixing.edges + mixing.n_nodes) * d
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return min(cores, mixing.n_nodes) if work > WORTH_A_THREAD else 1
 

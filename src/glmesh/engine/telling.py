@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from glmesh.engine.run import Run
-from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, term_names
 
 
 def how_of(run: Run) -> tuple[tuple[str, str], ...]:
@@ -23,15 +23,15 @@ def how_of(run: Run) -> tuple[tuple[str, str], ...]:
     return (*said, ("faults", "some were planned")) if not run.faults.is_empty else tuple(said)
 
 
-def named_facts(run: Run) -> FitFacts | None:
+def named_statistics(run: Run) -> FitStatistics | None:
     """Return what totals at the end of a fit say, its coefficients called as the columns are; None: there is nothing.
 
     Without names of columns the coefficients keep the names x0, x1, ...
     """
-    facts, names = run.nodes.facts, run.problem.feature_names
-    if not isinstance(facts, FitFacts):
+    statistics, names = run.nodes.statistics, run.problem.feature_names
+    if not isinstance(statistics, FitStatistics):
         return None
-    if names is None or len(facts.fitted.names) != facts.fitted.outputs * (len(names) + 1):
-        return facts
-    classes = range(facts.fitted.outputs) if facts.fitted.outputs > 1 else ()
-    return replace(facts, fitted=replace(facts.fitted, names=term_names(names, classes)))
+    if names is None or len(statistics.fitted.names) != statistics.fitted.outputs * (len(names) + 1):
+        return statistics
+    classes = range(statistics.fitted.outputs) if statistics.fitted.outputs > 1 else ()
+    return replace(statistics, fitted=replace(statistics.fitted, names=term_names(names, classes)))

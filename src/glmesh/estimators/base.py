@@ -26,7 +26,7 @@ from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
 from glmesh.estimators.formulas import FormulaMixin
 from glmesh.estimators.objective import Objective, TrainingData, number
 from glmesh.estimators.shown import Shown
-from glmesh.methods import Cola, MaximumLikelihood
+from glmesh.methods import Cola
 from glmesh.network import topology
 from glmesh.problem import Split
 from glmesh.problem.named import (
@@ -120,12 +120,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
         data frames go by name. `numeric`: y must be numbers, not labels.
         """
         self._forget_design()
-        if not hasattr(parts, "__len__") or not len(parts):
-            what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
-            raise InvalidData(f"parts {what}: give one (X, y) per node")
-        checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
-        if not any(len(y) for (_, y, _), _ in checked):
-            raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
+        checked = _checked_parts(parts, numeric=numeric)
         objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
         split = self._split_of_parts(objective)
         check_rows(parts, split)
@@ -232,7 +227,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
         return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop, self._network))
 
     def _network(self) -> NetworkInfo:
-        """Return facts on the network that pooled data is dealt out over, such as its diameter.
+        """Return constants of the network that pooled data is dealt out over, such as its diameter.
 
         They serve the cost model, which chooses between the splits.
         """
@@ -362,6 +357,19 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
         return state
 
 
+def _checked_parts(
+    parts: Sequence[tuple[Data, ...]], *, numeric: bool
+) -> list[tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]]:
+    """Return what `_checked_part` does of each node's data; raise InvalidData if there is no part, or no row."""
+    if not hasattr(parts, "__len__") or not len(parts):
+        what = "is empty" if hasattr(parts, "__len__") else f"is {parts!r:.40}, not a list"
+        raise InvalidData(f"parts {what}: give one (X, y) per node")
+    checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
+    if not any(len(y) for (_, y, _), _ in checked):
+        raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
+    return checked
+
+
 def _checked_part(
     k: int, part: tuple[Data, ...], *, numeric: bool
 ) -> tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]:
@@ -418,8 +426,8 @@ def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Obje
     elif not isinstance(seed, int | np.integer):
         seed = check_random_state(seed).randint(2**31 - 1)
     totals = None if objective is None or estimator.local_passes is not None else data.method(objective)
-    if isinstance(totals, MaximumLikelihood) and hasattr(estimator, "tol_se"):
-        totals = MaximumLikelihood(tol_se=number(estimator.tol_se, "tol_se", positive=True))
+    if totals is not None and totals.stops_itself and hasattr(estimator, "tol_se"):
+        totals = totals.within(number(estimator.tol_se, "tol_se", positive=True))
     return {
         "method": Cola(local_passes=estimator.local_passes) if totals is None else totals,
         "n_nodes": estimator.n_nodes if data.pooled else len(data.parts),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from glmesh.errors import InvalidInput
 from glmesh.estimators.classifier import NetworkClassifier
 from glmesh.estimators.inference import InferenceMixin
-from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
+from glmesh.estimators.objective import Intercept, Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable, Softmax
 
 
@@ -243,10 +243,11 @@ class GLMClassifier(InferenceMixin, NetworkClassifier):
                 )
             if self.loss != "logistic":
                 raise InvalidInput(f"give either loss={self.loss!r} or family={self.family!r}, not both")
-            loss, kind = self._softmax(data, 2), "free" if self.fit_intercept else "none"
+            loss = self._softmax(data, 2)
+            kind: Intercept = "free" if self.fit_intercept else "none"
             assert loss is not None
             alpha = 0.0 if self.alpha is None else number(self.alpha, "alpha")
-            return Objective(loss, self.penalty, alpha, self.l1_ratio, intercept=kind)  # type: ignore[arg-type]
+            return Objective(loss, self.penalty, alpha, self.l1_ratio, intercept=kind)
         alpha = 1.0 if self.alpha is None else self.alpha
         penalty, intercept = (self.penalty, alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

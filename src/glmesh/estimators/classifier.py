@@ -123,7 +123,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         """
         self.classes_ = self._labels(data)
         objective = self._objective(data)
-        self._together = isinstance(objective.loss, Softmax)
+        self._together = objective.n_classes is not None
         first, *others = [self._class_numbers(data)] if self._together else self._one_against_rest(data)
         options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
         shape = first.shape_of_variables(objective)

@@ -58,22 +58,25 @@ def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[D
 
 
 def clustered(result: Result, numbers: Sequence[Indices] | None) -> Result:
-    """Return the result of a fit, whose facts have the meat of "cluster" sandwiches if clusters are given.
+    """Return the result of a fit, whose statistics have the meat of "cluster" sandwiches if clusters are given.
 
-    `numbers` are those of the clusters, an array for each entry of `all_rows`. A fit without facts is returned as is.
+    `numbers` are those of the clusters, an array for each entry of `all_rows`. A fit without statistics is returned
+    unchanged.
     """
     held = None if numbers is None or result.problem is None else all_rows(result.problem)
-    if numbers is None or held is None or result.facts is None:
+    if numbers is None or held is None or result.statistics is None:
         return result
-    facts = result.facts
-    loss = facts.fitted.family or result.problem.spec.loss
+    statistics = result.statistics
+    loss = statistics.fitted.family or result.problem.spec.loss
     scores, used = [], []
     for X, y, weight in zip(*held, strict=True):
-        scores.append(likelihood_of(loss, X, y, weight).scores(facts.fitted.coef)[:, facts.fitted.free])
+        scores.append(likelihood_of(loss, X, y, weight).scores(statistics.fitted.coef)[:, statistics.fitted.free])
         used.append(weight > 0)
     keep = np.concatenate(used)
     sums, n = cluster_sums(np.concatenate(scores)[keep], np.concatenate(list(numbers))[keep])
-    return replace(result, facts=replace(facts, meats=facts.meats | {"cluster": sums.T @ sums}, clusters=n))
+    return replace(
+        result, statistics=replace(statistics, meats=statistics.meats | {"cluster": sums.T @ sums}, clusters=n)
+    )
 
 
 def _numbers(labels: ArrayLike, m: int, name: str) -> Indices:

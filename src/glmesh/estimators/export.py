@@ -13,7 +13,7 @@ from glmesh.contract import Column, Contract
 from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.classification import GLMClassifier, LinearSVC
-from glmesh.estimators.classifier import NetworkClassifier, is_logistic
+from glmesh.estimators.classifier import is_logistic
 from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
 from glmesh.estimators.families import GammaRegressor, PoissonRegressor, TweedieRegressor
 from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
@@ -23,8 +23,9 @@ from glmesh.estimators.regression import GLMRegressor, LinearSVR
 from glmesh.estimators.survival import CoxRegressor
 from glmesh.files import model_files
 from glmesh.formulas.tables import raw_contract
-from glmesh.functions import Family, Loss, Softmax
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.functions import Loss, Softmax
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
+from glmesh.types import Array
 
 _CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
@@ -54,12 +55,13 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     one_sample = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features")
     objective = estimator._objective(one_sample)
     params = {name: value for name, value in estimator.get_params(deep=False).items() if _plain(value)}
-    loss = objective.loss.name if isinstance(objective.loss, Loss) else objective.loss
+    loss = objective.loss if isinstance(objective.loss, str) else objective.loss.name
     if _are_together(estimator):
         loss = Softmax.name
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
-    facts = _facts(estimator)
-    family = facts.fitted.family if facts is not None and facts.fitted.family is not None else objective.loss
+    statistics = _statistics(estimator)
+    estimated = None if statistics is None else statistics.fitted.family
+    family = objective.loss if estimated is None else estimated
     several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
     model_files.Model(
         coef=estimator.coef_ if several else np.ravel(estimator.coef_),
@@ -76,23 +78,23 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
             **_rows(estimator),
         },
         contract=_contract(estimator),
-        facts=facts,
+        statistics=statistics,
         design=getattr(estimator, "design_", None),
     ).save(path)
 
 
-def _facts(estimator: Any) -> FitFacts | None:
+def _statistics(estimator: NetworkEstimator) -> FitStatistics | None:
     """Return what totals said of an estimator's fit without a penalty; None: nothing."""
     result = getattr(estimator, "result_", None)
-    return getattr(estimator, "_facts", None) if result is None else getattr(result, "facts", None)
+    return getattr(estimator, "_statistics", None) if result is None else getattr(result, "statistics", None)
 
 
-def _are_together(estimator: Any) -> bool:
+def _are_together(estimator: NetworkEstimator) -> bool:
     """Return whether the classes of a fitted estimator were fitted together, by the multinomial loss."""
-    return isinstance(estimator, NetworkClassifier) and estimator._are_together
+    return bool(getattr(estimator, "_are_together", False))
 
 
-def _rows(estimator: Any) -> dict[str, int]:
+def _rows(estimator: NetworkEstimator) -> dict[str, int]:
     """Return how many rows a fit by a formula was given, and how many of these it left out; {} without a formula."""
     if not hasattr(estimator, "rows_"):
         return {}
@@ -101,10 +103,11 @@ def _rows(estimator: Any) -> dict[str, int]:
 
 def _parameters(loss: Loss | str) -> dict[str, Any]:
     """Return {name: value} of the link and the parameters of a family; empty for other losses."""
-    return asdict(loss) if isinstance(loss, Family) else {}
+    family = None if isinstance(loss, str) else loss.as_family
+    return {} if family is None else asdict(family)
 
 
-def _contract(estimator: Any) -> Contract | None:
+def _contract(estimator: NetworkEstimator) -> Contract | None:
     """Return a Contract with the names of features, target and labels that a fitted estimator learned from.
 
     None: it learned from arrays without names.
@@ -169,22 +172,7 @@ def load_model(path: str | PathLike[str]) -> Any:
             f"{path}: holds the coefficients of one site's columns only, of a federation that is split by features; "
             "all sites predict together with `glmesh predict MODEL DATA --node NODE.toml`"
         )
-    general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
-    kind = _CLASSES.get(str(model.info.get("estimator")), general)
-    params = json.loads(str(model.info.get("params", "{}")))
-    if kind is general and "params" not in model.info:
-        named = model.penalty in ("l1", "l2", "elasticnet")
-        chosen = {"loss": model.loss} if model.family is None else {"family": model.family}
-        chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
-        params = chosen | {"alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
-        if model.penalty == "elasticnet":
-            params["l1_ratio"] = model.l1_ratio
-    elif kind is GLMRegressor and model.family is not None:
-        params |= {"family": model.family, "link": None}
-    if kind is LogisticRegression and model.loss != Softmax.name:  # older files do not say how classes were fitted
-        params.setdefault("multi_class", "ovr" if model.coef.ndim == 2 else "multinomial")
-    known = {name: value for name, value in params.items() if name in kind._get_param_names()}
-    estimator: NetworkEstimator = kind(**known)
+    estimator = _unfitted(model)
     estimator.n_features_in_ = model.coef.shape[-1]
     if model.contract is not None and model.names is not None:
         estimator.feature_names_in_ = np.array(model.names, dtype=object)
@@ -194,13 +182,40 @@ def load_model(path: str | PathLike[str]) -> Any:
     else:
         estimator.classes_, estimator._together = np.array(model.classes), model.loss == Softmax.name
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
-    if model.facts is not None:
-        estimator._facts = model.facts
+    if model.statistics is not None:
+        estimator._statistics = model.statistics
     if model.design is not None and not model.beside:
         estimator.design_ = model.design
     if "rows_left_out" in model.info:
         estimator.rows_, estimator.rows_left_out_ = int(model.info["rows"]), int(model.info["rows_left_out"])
     return estimator
+
+
+def _unfitted(model: model_files.Model) -> NetworkEstimator:
+    """Return an estimator that is not fitted yet, of the class and with the parameters that a model file names."""
+    general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
+    kind = _CLASSES.get(str(model.info.get("estimator")), general)
+    params = json.loads(str(model.info.get("params", "{}")))
+    if kind is general and "params" not in model.info:
+        params = _general_parameters(model)
+    elif kind is GLMRegressor and model.family is not None:
+        params |= {"family": model.family, "link": None}
+    if kind is LogisticRegression and model.loss != Softmax.name:  # older files do not say how classes were fitted
+        params.setdefault("multi_class", "ovr" if model.coef.ndim == 2 else "multinomial")
+    known = {name: value for name, value in params.items() if name in kind._get_param_names()}
+    return kind(**known)
+
+
+def _general_parameters(model: model_files.Model) -> dict[str, Any]:
+    """Return the parameters of a GLMRegressor or GLMClassifier for a model file that names no estimator."""
+    chosen: dict[str, Any] = {"loss": model.loss} if model.family is None else {"family": model.family}
+    chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
+    params = chosen | {"alpha": model.alpha}
+    if model.penalty in ("l1", "l2", "elasticnet"):
+        params["penalty"] = model.penalty
+    if model.penalty == "elasticnet":
+        params["l1_ratio"] = model.l1_ratio
+    return params
 
 
 def to_sklearn(estimator: Any) -> Any:
@@ -239,7 +254,9 @@ def to_sklearn(estimator: Any) -> Any:
     return _fitted(plain, estimator, coef, intercept, classes=estimator.classes_)
 
 
-def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
+def _fitted(
+    plain: Any, estimator: NetworkEstimator, coef: Array, intercept: Array | float, classes: Array | None = None
+) -> Any:
     """Return `plain`, an estimator of scikit-learn's, as a fitted one with the parameters that `estimator` also has.
 
     `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has

@@ -10,11 +10,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from glmesh.core.moments import with_moments
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
+from glmesh.formulas.expressions import Factor
 from glmesh.formulas.frames import SITE, plain
 from glmesh.formulas.tables import response_of
-from glmesh.types import Data, Matrix
+from glmesh.types import Data, Flags, Matrix, Vector
 from glmesh.validation import one_of
 
 
@@ -25,11 +27,20 @@ class _Beside:
     sample_weight: str | None
     offset: str | None
     strata: str | None
+    exposure: str | None
+    clusters: str | None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names that are there."""
-        return tuple(one for one in (self.sample_weight, self.offset, self.strata) if one is not None)
+        found = (self.sample_weight, self.offset, self.strata, self.exposure, self.clusters)
+        return tuple(one for one in found if one is not None)
+
+    def offsets(self, frame: Frame) -> Vector | None:
+        """Return the offset of each row, or the logarithm of its exposure; None without either."""
+        if self.offset is not None:
+            return frame.numbers(self.offset)
+        return None if self.exposure is None else Factor.parse(f"log(Q({self.exposure!r}))").numbers(frame)
 
 
 class FormulaMixin(BaseEstimator):  # type: ignore[misc]
@@ -48,7 +59,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         *,
         sample_weight: str | None = None,
         offset: str | None = None,
+        exposure: str | None = None,
         strata: str | None = None,
+        clusters: str | None = None,
         missing: str = "drop",
         **parameters: Any,
     ) -> Self:
@@ -66,8 +79,13 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             Column with weights of the rows; None: 1.
         offset : str or None, default None
             Column that is added to the linear predictor; only with a family.
+        exposure : str or None, default None
+            Column, > 0, whose logarithm is added to it; `predict` is for an exposure of 1.
         strata : str or None, default None
             Column with the strata of Cox's model, where `data` is one table.
+        clusters : str or None, default None
+            Column with labels of clusters of rows that may depend on each other, for standard errors of kind "cluster";
+            equal labels in two frames are two clusters. "site", unless frames have such a column: each frame is one.
         missing : {"drop", "refuse"}, default "drop"
             What is done about rows that lack a value in a column that is used: they are left out and counted, or the
             fit is refused.
@@ -100,7 +118,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             )
         if "fit_intercept" in cls._get_param_names():
             estimator.set_params(fit_intercept=made.has_intercept)
-        beside = _Beside(sample_weight, offset, strata)
+        if offset is not None and exposure is not None:
+            raise InvalidInput("offset and exposure exclude each other; exposure='c' is an offset of the log of c")
+        beside = _Beside(sample_weight, offset, strata, exposure, clusters)
         estimator._refuse_others(made, beside)
         tables, sites = _tables(data)
         whole = _frames(tables, sites, made, beside)
@@ -125,14 +145,16 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         if bool(formula.survival) != ("event" in known):
             wanted = "a response: y ~ ..." if formula.survival else "Surv(time, event) ~ ..."
             raise InvalidInput(f"{name} needs {wanted}, got {formula.response!r} on the left side of the formula")
-        if beside.offset is not None and "offset" not in known:
+        if (beside.offset or beside.exposure) is not None and "offset" not in known:
             raise InvalidInput(f"{name} has no offset; take GLMRegressor, PoissonRegressor, ... with a family")
+        if beside.clusters is not None and "clusters" not in known:
+            raise InvalidInput(f"{name} has no standard errors, and so no clusters; take GLMRegressor with a family")
         if beside.strata is not None and "strata" not in known:
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
 
     def _responses(
-        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Any]
-    ) -> tuple[list[Any], tuple[str, ...]]:
+        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Flags]
+    ) -> tuple[Sequence[Any], tuple[str, ...]]:
         """Return (responses of each frame, the two texts that a regression counts as 0 and 1, or ()).
 
         A classifier gets labels as they are. `rows` are the flags of the rows of `tables` that are in `frames`.
@@ -143,17 +165,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             return [response_of(formula, frame) for frame in frames], ()
         if hasattr(self, "decision_function"):
             return [np.asarray(table[formula.target])[kept] for table, kept in zip(tables, rows, strict=True)], ()
-        texts = sorted({plain(one) for frame in frames for one in frame.values(formula.target) if isinstance(one, str)})
-        if not texts or set(texts) <= {"False", "True"}:
-            return [frame.numbers(formula.target) for frame in frames], ()
-        if len(texts) != 2:
-            raise InvalidData(
-                f"the response {formula.target!r} holds text with {len(texts)} levels; a regression takes numbers, or "
-                "with family='binomial' two levels; take GLMClassifier for labels"
-            )
-        return [np.array([float(one == texts[1]) for one in frame.values(formula.target)]) for frame in frames], tuple(
-            texts
-        )
+        return _numbers_or_two_texts(formula.target, frames)
 
     def _fit_frames(
         self,
@@ -172,19 +184,24 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         for frame, own in zip(frames, y, strict=True):
             X = pd.DataFrame(design.matrix(frame), columns=list(design.names))
             target = own if formula.survival else (pd.Series(own, name=formula.response),)
-            more = [None if name is None else frame.numbers(name) for name in (beside.sample_weight, beside.offset)]
+            weight = None if beside.sample_weight is None else frame.numbers(beside.sample_weight)
+            more = [weight, beside.offsets(frame)]
             while more and more[-1] is None:
                 more.pop()
             parts.append((X, *target, *more))
         fit: Any = self
+        more_options: dict[str, Any] = {}
+        if beside.clusters is not None:
+            labels = [[plain(one or 0.0) for one in frame.values(beside.clusters)] for frame in frames]
+            more_options["clusters"] = labels if apart else labels[0]
         if apart:
             if beside.strata is not None:
                 raise InvalidInput("each node is a stratum; leave strata out, or give one table")
-            fit.fit_nodes(parts)
+            fit.fit_nodes(parts, **more_options)
         elif beside.strata is not None:
-            fit.fit(*parts[0], strata=[plain(one or "") for one in frames[0].values(beside.strata)])
+            fit.fit(*parts[0], strata=[plain(one or "") for one in frames[0].values(beside.strata)], **more_options)
         else:
-            fit.fit(*parts[0])
+            fit.fit(*parts[0], **more_options)
 
     def _designed(self, X: Data) -> Matrix | None:
         """Return the design columns of a data frame with the columns that the formula names; None for other data.
@@ -228,7 +245,7 @@ def _frames(
     for k, (table, site) in enumerate(zip(tables, sites, strict=True)):
         named = site if isinstance(site, str) else f"part {k}"
         frame = Frame.of_data_frame(table, dict.fromkeys(names), "the table" if single else named, site)
-        if SITE in formula.variables and single and SITE not in frame.columns:
+        if SITE in (*formula.variables, beside.clusters) and single and SITE not in frame.columns:
             raise InvalidInput(
                 "`site` stands for the node that a row is at; give data as a list or dict of data frames"
             )
@@ -243,7 +260,8 @@ def _design(formula: Formula, frames: Sequence[Frame], sites: Sequence[str | flo
     first = frames[0].orders
     orders = {name: order for name, order in first.items() if all(one.orders.get(name) == order for one in frames)}
     own = SITE in formula.variables and not any(SITE in frame.columns for frame in frames)
-    return design_of(formula, tables, orders=orders, sites=[one for one in sites if one is not None] if own else ())
+    levels = [one for one in sites if one is not None] if own else ()
+    return with_moments(design_of(formula, tables, orders=orders, sites=levels), frames)
 
 
 def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:
@@ -256,3 +274,20 @@ def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:
                     f"{frame.where} has a missing value in {frame.place(int(np.argmin(whole)))}, column {name!r}; fill "
                     "it in, or say missing='drop'"
                 )
+
+
+def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[Sequence[Any], tuple[str, ...]]:
+    """Return (responses of each frame as numbers, the two texts that count as 0 and 1, or () for numbers).
+
+    Raise InvalidData for text with more or fewer levels than two.
+    """
+    texts = sorted({plain(one) for frame in frames for one in frame.values(target) if isinstance(one, str)})
+    if not texts or set(texts) <= {"False", "True"}:
+        return [frame.numbers(target) for frame in frames], ()
+    if len(texts) != 2:
+        raise InvalidData(
+            f"the response {target!r} holds text with {len(texts)} levels; a regression takes numbers, or "
+            "with family='binomial' two levels; take GLMClassifier for labels"
+        )
+    numbers = [np.array([float(one == texts[1]) for one in frame.values(target)]) for frame in frames]
+    return numbers, tuple(texts)

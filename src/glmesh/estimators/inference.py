@@ -18,7 +18,7 @@ from glmesh.estimators.objective import TrainingData
 from glmesh.functions import LOSSES
 from glmesh.inference import Inference, Summary, Test
 from glmesh.inference.hypotheses import penalised
-from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, term_names
 from glmesh.problem.offsets import OFFSET
 from glmesh.types import Data, Matrix, Vector
 
@@ -60,7 +60,7 @@ class InferenceMixin(NetworkEstimator):
             An option is given, but the fit has no standard errors.
         """
         check_is_fitted(self)
-        if self._fit_facts is None and (level, vcov, use_t, exponentiate) == (0.95, "model", None, False):
+        if self._fit_statistics is None and (level, vcov, use_t, exponentiate) == (0.95, "model", None, False):
             return self._overview(f"No standard errors: {self._uncertain(self._first_result)}.")
         return self._inference().summary(level, vcov=vcov, use_t=use_t, exponentiate=exponentiate)
 
@@ -216,17 +216,19 @@ class InferenceMixin(NetworkEstimator):
     def _inference(self) -> Inference:
         """Return the inference of this fit; raise UnsuitablePair, which says why, if there is none."""
         check_is_fitted(self)
-        result, facts = self._first_result, self._fit_facts
-        if facts is None:
+        result, statistics = self._first_result, self._fit_statistics
+        if statistics is None:
             raise self._uncertain(result)
-        outputs = facts.fitted.outputs
+        outputs = statistics.fitted.outputs
         names = list(map(str, getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])))
-        if len(facts.fitted.names) > outputs * (len(names) + 1):
+        if len(statistics.fitted.names) > outputs * (len(names) + 1):
             names.append(OFFSET)
-        named = replace(facts.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ()))
+        named = replace(
+            statistics.fitted, names=term_names(names, getattr(self, "classes_", ()) if outputs > 1 else ())
+        )
         curves = None if result is None else result.curves
         rows = (self.rows_, self.rows_left_out_) if hasattr(self, "rows_") else None
-        return Inference(replace(facts, fitted=named), curves, rows)
+        return Inference(replace(statistics, fitted=named), curves, rows)
 
     @property
     def _first_result(self) -> Result | None:
@@ -235,15 +237,15 @@ class InferenceMixin(NetworkEstimator):
         return result[0] if isinstance(result, list) else result
 
     @property
-    def _fit_facts(self) -> FitFacts | None:
+    def _fit_statistics(self) -> FitStatistics | None:
         """Return what totals at the end of the fit say; None: nothing."""
-        facts: FitFacts | None = getattr(self, "_facts", None)
-        return facts if self._first_result is None else self._first_result.facts
+        statistics: FitStatistics | None = getattr(self, "_statistics", None)
+        return statistics if self._first_result is None else self._first_result.statistics
 
     @property
     def _table(self) -> Summary | None:
         """Return the table of inference; None: this fit has none."""
-        return None if self._fit_facts is None else table_of(self._inference())
+        return None if self._fit_statistics is None else table_of(self._inference())
 
     def _uncertain(self, result: Result | None) -> UnsuitablePair:
         """Return (not raise) the error that says why this fit has no standard errors."""

@@ -16,7 +16,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Softmax, Table
 from glmesh.methods.choice import least_seconds
 from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.likelihood.facts import INTERCEPT
+from glmesh.methods.totals.likelihood.statistics import INTERCEPT
 from glmesh.methods.totals.nodes import OnTotals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -57,6 +57,11 @@ class Objective:
     intercept_scaling: float = 1.0  # value of the constant feature that a penalised intercept is the coefficient of
     unit: float = 1.0  # the estimator's documented objective divided by this one
 
+    @property
+    def n_classes(self) -> int | None:
+        """Return the number of classes that are fitted together, by the multinomial loss; None for other losses."""
+        return None if isinstance(self.loss, str) or self.loss.name != Softmax.name else self.loss.n_outputs
+
     def options(self) -> dict[str, Any]:
         """Return {loss, penalty, alpha, l1_ratio, fit_intercept}, keyword arguments of `Problem.glm`."""
         return {
@@ -94,14 +99,13 @@ class Objective:
         "auto" any split, is impossible. `stop` matters because without totals there is no certificate for a free
         intercept split by samples.
         """
-        if split not in ("auto", "samples", "features"):
-            raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
+        named = _named_split(split)
         refused = self.splits(n_features, n_samples)
-        if split != "auto":
-            reason = refused[split]  # type: ignore[index]
+        if named is not None:
+            reason = refused[named]
             if reason is not None:
                 raise reason
-            return split  # type: ignore[return-value]
+            return named
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
@@ -118,7 +122,7 @@ class Objective:
     def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
         """Return the seconds that the messages of a fit with this split take, as the cost model expects.
 
-        `info` has the facts on the network that the model needs.
+        `info` has the constants of the network that the model needs.
         """
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
         return least_seconds(spec, (n_samples, n_features + int(self.intercept == "penalised")), info)
@@ -212,7 +216,7 @@ class TrainingData:
             return (int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised"),)
         if self.method(objective) is not None:
             width = self.n_features + int(self.offsets is not None) + int(objective.intercept != "none")
-            return (objective.loss.n_outputs, width) if isinstance(objective.loss, Softmax) else (width,)
+            return (width,) if objective.n_classes is None else (objective.n_classes, width)
         return (sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])),)
 
     @property
@@ -268,3 +272,12 @@ def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
     return np.hstack([X, np.full((X.shape[0], 1), value)])
+
+
+def _named_split(split: str) -> Split | None:
+    """Return the split that the parameter `split` names; None for "auto"; raise InvalidInput for any other text."""
+    if split not in ("auto", "samples", "features"):
+        raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
+    if split == "auto":
+        return None
+    return "samples" if split == "samples" else "features"

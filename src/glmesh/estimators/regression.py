@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput
-from glmesh.estimators.families import FamilyRegressor
-from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
+from glmesh.estimators.family import FamilyRegressor
+from glmesh.estimators.objective import Intercept, Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.estimators.regressor import NetworkRegressor
 from glmesh.functions import EpsilonInsensitiveLoss, Family, Loss, Separable, SquaredEpsilonInsensitiveLoss, family_of
 
@@ -236,10 +236,11 @@ class GLMRegressor(FamilyRegressor):
 
         Raise InvalidInput for a loss that is not for regression.
         """
-        family, kind = self._family(), "free" if self.fit_intercept else "none"
+        family = self._family()
         if family is not None:
+            kind: Intercept = "free" if self.fit_intercept else "none"
             alpha = 0.0 if self.alpha is None else number(self.alpha, "alpha")
-            return Objective(family, self.penalty, alpha, self.l1_ratio, intercept=kind)  # type: ignore[arg-type]
+            return Objective(family, self.penalty, alpha, self.l1_ratio, intercept=kind)
         penalty = self.penalty, 1.0 if self.alpha is None else self.alpha, self.l1_ratio
         loss = "squared" if self.loss is None else self.loss
         return catalogue_objective(loss, *penalty, fit_intercept=self.fit_intercept, classifies=False)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from glmesh.display import Overview
 from glmesh.engine.result import NO_ESTIMATES, Result, terms_of
 from glmesh.inference import Summary
+from glmesh.types import Vector
 
 
 class Shown(BaseEstimator):  # type: ignore[misc]
@@ -31,17 +32,27 @@ class Shown(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._overview()
 
-    def _overview(self, note: str = "") -> Overview:
-        """Return the fit at a glance, with `note` as its last sentence; the fit must have ended."""
-        names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
-        coef, intercept = self.coef_, self.intercept_
-        if np.ndim(coef) == 2 and len(coef) == 1:  # two classes have one linear function
-            coef, intercept = coef[0], np.ravel(intercept)[0]
-        terms, intercepts = terms_of(coef, intercept, names, getattr(self, "classes_", ()))
+    def _shown_model(self) -> tuple[Vector, Any]:
+        """Return (coef, intercept); those of two classes as of one linear function."""
+        if np.ndim(self.coef_) == 2 and len(self.coef_) == 1:
+            return self.coef_[0], np.ravel(self.intercept_)[0]
+        return self.coef_, self.intercept_
+
+    def _shown_results(self) -> list[Result]:
+        """Return the results of the fit, one or one per class; empty where a file did not keep them."""
         found: Result | list[Result] | None = getattr(self, "result_", None)
-        results = found if isinstance(found, list) else [] if found is None else [found]
+        if isinstance(found, list):
+            return found
+        return [] if found is None else [found]
+
+    def _overview(self, remark: str = "") -> Overview:
+        """Return the fit at a glance, with `remark` as its last sentence; the fit must have ended."""
+        names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
+        coef, intercept = self._shown_model()
+        terms, intercepts = terms_of(coef, intercept, names, getattr(self, "classes_", ()))
+        results = self._shown_results()
         if not all(one.estimates_anything for one in results):
-            note = NO_ESTIMATES
+            remark = NO_ESTIMATES
         chosen = [("chosen", f"alpha {self.alpha_:g}")] if hasattr(self, "alpha_") else []
         how = [(name, text) for name, text in results[0].how if name != "model"] if results else []
         return Overview(
@@ -55,7 +66,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
             how=(("estimator", " ".join(repr(self).split())), *chosen, *how),
             curves=[one.curve for one in results],
             goal=results[0].tol if results else None,
-            note=note,
+            remark=remark,
             table=self._table,
         )
 

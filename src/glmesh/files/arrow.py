@@ -148,6 +148,13 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
     return FileColumns(path, columns, names, chosen).table(f"{what} file, which names its columns")
 
 
+def _numeric(column: pa.ChunkedArray, kind: str, *, written: bool) -> ColumnData:
+    """Return a column of numbers or truth values as ColumnData of this `kind`; `written`: with its cells as text."""
+    values = _floats(column)
+    cells = tuple("" if one != one else _written(one) for one in values.tolist()) if written else None
+    return ColumnData(values, kind, cells=cells)
+
+
 def _typed(
     path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int
 ) -> ColumnData:
@@ -159,14 +166,13 @@ def _typed(
     from pyarrow import types
 
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    numeric = any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal))
+    text = any(is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_string_view))
     if k == chosen.ids or (not numeric and (types.is_temporal(kind) or types.is_dictionary(column.type))):
         column = _as_text(column)
     elif numeric or types.is_boolean(kind) or types.is_null(kind):
-        values = _floats(column)
-        cells = tuple("" if one != one else _written(one) for one in values.tolist()) if k in chosen.texts else None
-        return ColumnData(values, "boolean" if types.is_boolean(kind) else "number", cells=cells)
-    elif not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        return _numeric(column, "boolean" if types.is_boolean(kind) else "number", written=k in chosen.texts)
+    elif not text:
         raise UnreadableFile(
             f"{path}: column {name!r} holds {kind}, expected numbers, truth values or text; take it out"
         )

@@ -7,7 +7,7 @@ The file is an npz archive of plain arrays, so NumPy alone can read it and nothi
 | `coef`      | float64 (p,) | coefficients, in the order of X's columns  |
 | `intercept` | float64 ()   | added to X @ coef                          |
 | `meta`      | uint8 (n,)   | everything else, as JSON in UTF-8          |
-| `facts_...` | float64      | sums at the end of a fit without a penalty |
+| `statistics_...` | float64 | sums at the end of a fit without a penalty |
 
 With c > 2 classes, each against the rest, and with the multinomial loss, `coef` is (c, p) and `intercept` (c,). `meta`
 is an object:
@@ -23,7 +23,8 @@ is an object:
 | `design`                    | of a model that was fitted by a formula: formula, terms, variables with their levels,  |
 |                             | and the names of the columns in the order of `coef` (`Design.to_dict`); the columns of |
 |                             | `contract` are then those of the tables; null or absent: the columns are the features  |
-| `facts`                     | numbers and names beside the arrays `facts_...` (`FitFacts`); null or absent: none     |
+| `statistics`                | numbers and names beside the arrays `statistics_...` (`FitStatistics`); null or        |
+|                             | absent: none                                                                           |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
 | `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
@@ -50,14 +51,14 @@ from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
 from glmesh.formulas import Design
 from glmesh.functions import FAMILIES, Family, Softmax
-from glmesh.methods.totals.likelihood.facts import MEATS, FitFacts
+from glmesh.methods.totals.likelihood.statistics import MEATS, FitStatistics
 from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 3
 DESIGNED = 4  # version of files with a design, which earlier readers cannot apply
-MATRICES = ("gradient", "hessian", "information", "targets")  # arrays of `FitFacts` beside its meats
-FACTS = tuple(f"facts_{name}" for name in (*MATRICES, *MEATS))  # keys of a file that hold them
+MATRICES = ("gradient", "hessian", "information", "targets")  # arrays of `FitStatistics` beside its meats
+STATISTICS = tuple(f"statistics_{name}" for name in (*MATRICES, *MEATS))  # keys of a file that hold them
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class Model:
         a contract without header: columns go by position.
     federation, digest : str, default ""
         Name of the federation that trained the model, and the digest of its file.
-    facts : FitFacts, optional
+    statistics : FitStatistics, optional
         What totals at the end of a fit without a penalty say, from which the table of coefficients is made; None: there
         were none.
     sites, without : tuple of str, default ()
@@ -113,7 +114,7 @@ class Model:
     classes: tuple[float | str, ...] | None = None
     info: dict[str, str | float | int] = field(default_factory=dict)
     contract: Contract | None = None
-    facts: FitFacts | None = None
+    statistics: FitStatistics | None = None
     federation: str = ""
     digest: str = ""
     sites: tuple[str, ...] = ()
@@ -269,15 +270,15 @@ class Model:
             "info": self.info,
             "contract": self.contract and self.contract.to_dict(),
             "design": self.design and self.design.to_dict(),
-            "facts": None,
+            "statistics": None,
             "federation": self.federation,
             "digest": self.digest,
             "sites": list(self.sites),
             "without": list(self.without),
         }
         arrays: dict[str, Any] = {}
-        if self.facts is not None:
-            meta["facts"], arrays = packed_facts(self.facts)
+        if self.statistics is not None:
+            meta["statistics"], arrays = packed_statistics(self.statistics)
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
         write_atomically(
             path,
@@ -323,7 +324,7 @@ def load(path: str | PathLike[str]) -> Model:
     array([1., 1.])
     """
     path = Path(path)
-    arrays = read_arrays(path, (), optional=("coef", "intercept", "meta", *FACTS))
+    arrays = read_arrays(path, (), optional=("coef", "intercept", "meta", *STATISTICS))
     meta = _meta(arrays.get("meta", np.array(0)), path)
     coef, intercept = arrays.get("coef"), arrays.get("intercept")
     if coef is None or intercept is None or coef.dtype.kind != "f" or coef.ndim not in (1, 2):
@@ -341,21 +342,21 @@ def load(path: str | PathLike[str]) -> Model:
             classes=_classes(meta["classes"], coef),
             info=dict(meta["info"]),
             **(_origin(meta, coef.shape[-1]) if meta["version"] >= 3 else {}),
-            facts=unpacked_facts(meta.get("facts"), arrays),
+            statistics=unpacked_statistics(meta.get("statistics"), arrays),
             version=meta["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
 
 
-def packed_facts(facts: FitFacts) -> tuple[Tree, dict[str, Array]]:
-    """Return (tree, arrays): `FitFacts.to_dict` with JSON alone, and its matrices, {key of the file: array}."""
-    tree = facts.to_dict()
-    arrays = {f"facts_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
-    arrays |= {f"facts_{name}": value for name, value in tree["meats"].items()}
-    rest = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
+def packed_statistics(statistics: FitStatistics) -> tuple[Tree, dict[str, Array]]:
+    """Return (tree, arrays): `FitStatistics.to_dict` with JSON alone, and its matrices, {key of the file: array}."""
+    tree = statistics.to_dict()
+    arrays = {f"statistics_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
+    arrays |= {f"statistics_{name}": value for name, value in tree["meats"].items()}
+    plain = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
     fitted = {name: _listed(value) for name, value in tree["fitted"].items()}
-    return rest | {"fitted": fitted}, arrays
+    return plain | {"fitted": fitted}, arrays
 
 
 def _listed(value: object) -> object:
@@ -363,19 +364,19 @@ def _listed(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def unpacked_facts(tree: Tree | None, arrays: Mapping[str, Array]) -> FitFacts | None:
-    """Return the facts that `packed_facts` took apart; None: the file has none.
+def unpacked_statistics(tree: Tree | None, arrays: Mapping[str, Array]) -> FitStatistics | None:
+    """Return the statistics that `packed_statistics` took apart; None: the file has none.
 
     ValueError or KeyError say that they are spoiled.
     """
     if tree is None:
         return None
-    found = {name: arrays[f"facts_{name}"] for name in MATRICES if f"facts_{name}" in arrays}
-    meats = {name: arrays[f"facts_{name}"] for name in MEATS if f"facts_{name}" in arrays}
+    found = {name: arrays[f"statistics_{name}"] for name in MATRICES if f"statistics_{name}" in arrays}
+    meats = {name: arrays[f"statistics_{name}"] for name in MEATS if f"statistics_{name}" in arrays}
     fitted = dict(tree["fitted"])
     fitted |= {"coef": np.array(fitted["coef"], dtype=np.float64)}
     fitted |= {name: np.array(fitted[name], dtype=bool) for name in ("held", "aliased")}
-    return FitFacts.of_dict({**tree, **found, "meats": meats, "fitted": fitted})
+    return FitStatistics.of_dict({**tree, **found, "meats": meats, "fitted": fitted})
 
 
 def _meta(array: Array, path: Path) -> Tree:

@@ -4,6 +4,7 @@
 |---------------|--------------------------------------------------------------------------------|
 | `frames`      | columns by name, numbers or texts, of a data file or a data frame              |
 | `expressions` | one factor of a term, such as `log(age)` or `C(sex)`: parsed, checked, computed |
+| `moments`     | mean and sum of squares of all rows, for `center(x)` and `standardize(x)`      |
 | `splines`     | bases of splines with given knots                                              |
 | `coding`      | which contrasts the terms need, and in which order the columns stand           |
 | `formula`     | a formula as text becomes response and terms, by the parser of formulaic       |
@@ -19,5 +20,6 @@ from glmesh.formulas.design import Design, Variable
 from glmesh.formulas.formula import Formula
 from glmesh.formulas.frames import Frame
 from glmesh.formulas.levels import OTHERS, RARE, Levels, design_of
+from glmesh.formulas.moments import Moments
 
-__all__ = ["OTHERS", "RARE", "Design", "Formula", "Frame", "Levels", "Variable", "design_of"]
+__all__ = ["OTHERS", "RARE", "Design", "Formula", "Frame", "Levels", "Moments", "Variable", "design_of"]

@@ -16,6 +16,7 @@ from glmesh.errors import InvalidInput, Mismatch
 from glmesh.formulas.coding import Coding, Term, codings, ordered
 from glmesh.formulas.expressions import Factor
 from glmesh.formulas.frames import SITE, Frame, plain
+from glmesh.formulas.moments import Moments
 from glmesh.types import Indices, Matrix, Tree
 from glmesh.validation import LARGEST
 
@@ -87,6 +88,7 @@ class Design:
     response: str  # code of the left side; "" without
     terms: tuple[Term, ...]  # codes of factors; () is the intercept
     variables: tuple[Variable, ...]  # of the right side
+    moments: tuple[Moments, ...] = ()  # of all rows, of what center and standardize are about; empty: not known yet
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the design") -> Design:
@@ -97,12 +99,18 @@ class Design:
         try:
             variables = tuple(Variable.of(one) for one in tree["variables"])
             terms = tuple(tuple(str(factor) for factor in term) for term in tree["terms"])
-            made = Design(str(tree["formula"]), str(tree["response"]), terms, variables)
+            moments = tuple(Moments.of(one) for one in tree.get("moments", ()))
+            made = Design(str(tree["formula"]), str(tree["response"]), terms, variables, moments)
             wanted = [str(one) for one in tree["columns"]]
-        except (KeyError, TypeError, AttributeError) as error:
+        except InvalidInput:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InvalidInput(f"{where}: not a design of a formula ({error!r:.200})") from None
         if list(made.names) != wanted:
             raise InvalidInput(f"{where}: its columns are not those of its terms; write it again")
+        if [one.expression for one in made.moments] != list(made.standardised):
+            raise InvalidInput(f"{where}: its moments are not those that its terms need; write it again")
+        made.check_moments()
         return made
 
     def to_dict(self) -> Tree:
@@ -111,13 +119,14 @@ class Design:
             {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(one).items() if v not in ((), None)}
             for one in self.variables
         ]
-        return {
+        tree: Tree = {
             "formula": self.formula,
             "response": self.response,
             "terms": [list(term) for term in self.terms],
             "variables": variables,
             "columns": list(self.names),
         }
+        return tree | ({"moments": [asdict(one) for one in self.moments]} if self.moments else {})
 
     @property
     def has_intercept(self) -> bool:
@@ -142,6 +151,37 @@ class Design:
     def variable(self, name: str) -> Variable:
         """Return the variable of this name."""
         return next(one for one in self.variables if one.name == name)
+
+    @cached_property
+    def standardised(self) -> dict[str, Factor]:
+        """Return {expression: factor} of what stands in center(...) and standardize(...), whose moments are needed."""
+        found = [one.expression for factor in self._factors.values() for one in factor.standardised]
+        return {expression: Factor.parse(expression) for expression in found}
+
+    def with_moments(self, moments: Sequence[Moments]) -> Design:
+        """Return the design with these moments, in the order of `standardised`.
+
+        Raise InvalidInput if a deviation that it divides by is zero.
+        """
+        made = replace(self, moments=tuple(moments))
+        made.check_moments()
+        return made
+
+    def check_moments(self) -> None:
+        """Raise InvalidInput if an expression that is divided by its standard deviation has the same value in all rows.
+
+        Nothing is checked before moments are known.
+        """
+        known = self._moments
+        for factor in self._factors.values():
+            for one in factor.standardised:
+                if one.rescales and one.expression in known:
+                    known[one.expression].deviation(one.ddof)
+
+    @property
+    def _moments(self) -> dict[str, Moments]:
+        """Return {expression: moments}."""
+        return {one.expression: one for one in self.moments}
 
     def with_variables(self, variables: Sequence[Variable]) -> Design:
         """Return the design with these variables in place of its own."""
@@ -195,7 +235,7 @@ class Design:
                 code = block.factor.code
                 if block.contrasts is None:
                     if code not in computed:
-                        computed[code] = block.factor.columns(frame)
+                        computed[code] = block.factor.columns(frame, self._moments)
                     values = computed[code]
                 else:
                     if code not in codes:
@@ -323,7 +363,9 @@ class Design:
         """Return the number of each row's level among the levels of a category, shape (m,)."""
         levels = {plain(one): k for k, one in enumerate(self._levels(factor))}
         if not self._is_known(factor):
-            return np.array([levels[plain(one)] for one in factor.values(frame) if one is not None], dtype=np.int64)
+            return np.array(
+                [levels[plain(one)] for one in factor.values(frame, self._moments) if one is not None], dtype=np.int64
+            )
         variable = self.variable(factor.variables[0])
         given = frame.values(variable.name)
         found = {value: variable.level(value) for value in set(given)}

@@ -1,24 +1,27 @@
 """One factor of a term, such as `age`, `log(age)`, `C(sex)` or `bs(age, knots=[40], ...)`: parsed, checked, computed.
 
 The text of a factor is parsed into a tree, and every node of the tree must be in the list of what is allowed; nothing
-is executed. What would have to be computed from all rows, as a mean or a quantile, is refused with what would do.
+is executed. `center` and `standardize` take the moments of all sites' rows, which are agreed on before columns are
+made; what else would have to be computed from all rows, as a quantile, is refused with what would do.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.formulas.frames import Frame, plain
+from glmesh.formulas.moments import Moments
 from glmesh.formulas.splines import Spline
 from glmesh.types import Matrix, Vector
 from glmesh.validation import LARGEST
 
 LONGEST = 4000  # [characters] of a formula or a factor
+NO_MOMENTS: Mapping[str, Moments] = {}
 FUNCTIONS: dict[str, Callable[[Vector], Vector]] = {
     name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "expm1", "sqrt", "abs", "floor")
 }
@@ -35,12 +38,12 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Vector, Vector], Vector]] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
-_MEAN = "it needs the mean of all sites' rows; subtract a number that all agree on: I(x - 50)"
+CENTER, STANDARDIZE = "center", "standardize"
+_ARGUMENTS = {CENTER: ("",), STANDARDIZE: ("", "center", "rescale", "ddof")}  # in their order, as patsy has them
 STATEFUL = {  # function: why it is refused, and what would do
-    "center": _MEAN,
-    "demean": _MEAN,
-    "scale": "it needs mean and deviation of all sites' rows; take numbers that all agree on: I((x - 50) / 10)",
-    "standardize": "it needs mean and deviation of all sites' rows; take numbers that all agree on: I((x - 50) / 10)",
+    "demean": "write center(x)",
+    "scale": "write standardize(x), which divides by the root of the mean square as patsy's scale does, or "
+    "standardize(x, ddof=1), which is R's",
     "poly": "it needs all sites' rows; write the powers: x + I(x ** 2), or a spline with given knots",
     "te": "it needs all sites' rows; write bs(...) with given knots",
     "cc": "it needs all sites' rows; write bs(...) with given knots",
@@ -58,6 +61,29 @@ class Contrast:
 
     kind: str = "treatment"
     reference: str | float | None = None  # of "treatment"; None: that of the variable
+
+
+@dataclass(frozen=True)
+class Standardising:
+    """What center(x) or standardize(x, center=True, rescale=True, ddof=0) says of an expression x."""
+
+    node: ast.expr  # x
+    centers: bool
+    rescales: bool
+    ddof: int  # standard deviations are the root of the sum of squares divided by n - ddof
+
+    @property
+    def expression(self) -> str:
+        """Return the text of x, by which its `Moments` are found."""
+        return ast.unparse(self.node)
+
+    def apply(self, values: Vector, moments: Mapping[str, Moments]) -> Vector:
+        """Return the values of x, shape (m,), shifted and divided; raise InvalidInput without its moments."""
+        found = moments.get(self.expression)
+        if found is None:
+            raise InvalidInput(f"mean and standard deviation of {self.expression} are not known")
+        shifted = values - found.mean if self.centers else values
+        return shifted / found.deviation(self.ddof) if self.rescales else shifted
 
 
 @dataclass(frozen=True)
@@ -97,10 +123,28 @@ class Factor:
             return Factor(code, variables, "category", inner, levels=("False", "True"))
         return Factor(code, variables, "number", inner)
 
-    def numbers(self, frame: Frame) -> Vector:
-        """Return the factor's values, shape (m,); raise Mismatch if one is not finite though its variables are."""
+    @property
+    def standardised(self) -> list[Standardising]:
+        """Return what the factor's calls of center and standardize say, in their order."""
+        if self.role == "bare" or (self.role == "category" and not isinstance(self.node, ast.Compare)):
+            return []
+        calls = [_standardising(one, self.code) for one in ast.walk(self.node)]
+        return [one for one in calls if one is not None]
+
+    def check(self, frame: Frame) -> None:
+        """Raise Mismatch as `columns` does, but without moments: of what is standardised only what is inside counts."""
+        for one in self.standardised:
+            Factor.parse(one.expression).numbers(frame)
+        if not self.standardised:
+            self.columns(frame)
+
+    def numbers(self, frame: Frame, moments: Mapping[str, Moments] = NO_MOMENTS) -> Vector:
+        """Return the factor's values, shape (m,); raise Mismatch if one is not finite though its variables are.
+
+        `moments` are those of all rows, by expression.
+        """
         with np.errstate(all="ignore"):
-            values = np.broadcast_to(np.asarray(_value(self.node, frame), dtype=np.float64), (frame.m,))
+            values = np.broadcast_to(np.asarray(_value(self.node, frame, moments), dtype=np.float64), (frame.m,))
         wrong = ~np.isfinite(values)
         if wrong.any():
             row, n = int(np.argmax(wrong)), int(wrong.sum())
@@ -112,9 +156,9 @@ class Factor:
             )
         return values
 
-    def columns(self, frame: Frame) -> Matrix:
+    def columns(self, frame: Frame, moments: Mapping[str, Moments] = NO_MOMENTS) -> Matrix:
         """Return the columns of a number, shape (m, 1), or of a spline; raise Mismatch for a value outside its ends."""
-        values = self.numbers(frame)
+        values = self.numbers(frame, moments)
         if self.spline is None:
             return values[:, None]
         wrong = ~self.spline.holds(values)
@@ -126,10 +170,10 @@ class Factor:
             )
         return self.spline.basis(values)
 
-    def values(self, frame: Frame) -> list[str | float | None]:
+    def values(self, frame: Frame, moments: Mapping[str, Moments] = NO_MOMENTS) -> list[str | float | None]:
         """Return the level of each row of a category: texts or numbers, None where it is missing."""
         if isinstance(self.node, ast.Compare):
-            return [str(bool(one)) for one in np.asarray(_value(self.node, frame))]
+            return [str(bool(one)) for one in np.asarray(_value(self.node, frame, moments))]
         return frame.values(self.variables[0])
 
 
@@ -175,10 +219,37 @@ def _checked(node: ast.expr, code: str) -> Iterator[str]:
     elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
         yield from _checked(node.left, code)
         yield from _checked(node.comparators[0], code)
+    elif (call := _standardising(node, code)) is not None:
+        if any(_standardising(one, code) for one in ast.walk(call.node)):
+            raise InvalidInput(f"the formula has {code!r:.80}: inside of center and standardize there can be no other")
+        yield from _checked(call.node, code)
     elif isinstance(node, ast.Call) and _function(node, code) and len(node.args) == 1 and not node.keywords:
         yield from _checked(node.args[0], code)
     else:
         raise _refused(ast.unparse(node), code)
+
+
+def _standardising(node: ast.AST, code: str) -> Standardising | None:
+    """Return what a call of center or standardize says; None for another node; InvalidInput for other arguments."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _ARGUMENTS:
+        return None
+    given = _arguments(code, node, _ARGUMENTS[node.func.id])
+    if "" not in given:
+        raise InvalidInput(f"the formula has {code!r:.80}: {node.func.id} needs an expression, {node.func.id}(x)")
+    rescales = _truth(given.get("rescale"), code, node.func.id == STANDARDIZE)
+    ddof = _number(given["ddof"], code) if "ddof" in given else 0.0
+    if ddof not in (0.0, 1.0):
+        raise InvalidInput(f"the formula has {code!r:.80}: ddof must be 0 or 1, got {ddof:g}")
+    return Standardising(_inside(given[""]), _truth(given.get("center"), code, True), rescales, int(ddof))
+
+
+def _truth(node: ast.expr | None, code: str, usual: bool) -> bool:
+    """Return True or False as an argument says it, `usual` if it is not given; raise InvalidInput for another node."""
+    if node is None:
+        return usual
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, bool):
+        raise InvalidInput(f"the formula has {code!r:.80}: expected True or False, got {ast.unparse(node)!r:.60}")
+    return node.value
 
 
 def _function(node: ast.Call, code: str) -> str:
@@ -201,26 +272,30 @@ def _refused(what: str, code: str) -> InvalidInput:
     """Return (not raise) the error for a part of a factor that is not allowed."""
     return InvalidInput(
         f"the formula has {what!r:.60} (in {code!r:.80}), which is not allowed; there are the names of columns, "
-        f"arithmetic in I(...), C(...), Q('name'), bs and cr with given knots, and {', '.join(FUNCTIONS)}"
+        "arithmetic in I(...), C(...), Q('name'), center, standardize, bs and cr with given knots, and "
+        f"{', '.join(FUNCTIONS)}"
     )
 
 
-def _value(node: ast.expr, frame: Frame) -> Vector:
+def _value(node: ast.expr, frame: Frame, moments: Mapping[str, Moments]) -> Vector:
     """Return the value of a checked expression in each row, shape (m,), or of a constant, shape ()."""
     if name := quoted(node):
         return frame.numbers(name)
     if isinstance(node, ast.Constant):
         return np.asarray(_number(node, ""))
     if isinstance(node, ast.UnaryOp):
-        inner = _value(node.operand, frame)
+        inner = _value(node.operand, frame, moments)
         return -inner if isinstance(node.op, ast.USub) else inner
     if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_value(node.left, frame), _value(node.right, frame))
+        return _OPERATORS[type(node.op)](_value(node.left, frame, moments), _value(node.right, frame, moments))
     if isinstance(node, ast.Compare):
-        return _COMPARED[type(node.ops[0])](_value(node.left, frame), _value(node.comparators[0], frame))
+        left, right = _value(node.left, frame, moments), _value(node.comparators[0], frame, moments)
+        return _COMPARED[type(node.ops[0])](left, right)
     assert isinstance(node, ast.Call)
+    if (call := _standardising(node, "")) is not None:
+        return call.apply(_value(call.node, frame, moments), moments)
     name = _function(node, "")
-    inner = _value(node.args[0], frame)
+    inner = _value(node.args[0], frame, moments)
     return inner if name == "I" else FUNCTIONS[name](inner)
 
 
@@ -257,11 +332,8 @@ def _contrast(node: ast.expr | None, code: str) -> Contrast:
     return Contrast("treatment", _constant(given[label], code) if label in given else None)
 
 
-def _spline(code: str, node: ast.Call) -> Factor:
-    """Return the factor bs(x, knots=..., lower_bound=..., upper_bound=...), or cr(...)."""
-    kind = ast.unparse(node.func)
-    known = ("", "df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound", "constraints")
-    given = _arguments(code, node, known)
+def _check_arguments(code: str, kind: str, given: Mapping[str, ast.expr]) -> None:
+    """Raise InvalidInput unless the arguments of bs or cr, the `kind`, say the whole spline, and are those it takes."""
     lacking = [name for name in ("knots", "lower_bound", "upper_bound") if name not in given]
     if lacking or "df" in given or "constraints" in given or "" not in given:
         raise InvalidInput(
@@ -270,6 +342,14 @@ def _spline(code: str, node: ast.Call) -> Factor:
         )
     if kind == "cr" and ("degree" in given or "include_intercept" in given):
         raise InvalidInput(f"the formula has {code!r}: cr takes knots, lower_bound and upper_bound only")
+
+
+def _spline(code: str, node: ast.Call) -> Factor:
+    """Return the factor bs(x, knots=..., lower_bound=..., upper_bound=...), or cr(...)."""
+    kind = ast.unparse(node.func)
+    known = ("", "df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound", "constraints")
+    given = _arguments(code, node, known)
+    _check_arguments(code, kind, given)
     inner = _inside(given[""])
     variables = tuple(dict.fromkeys(_checked(inner, code)))
     low, high = (_number(given[name], code) for name in ("lower_bound", "upper_bound"))
@@ -277,10 +357,8 @@ def _spline(code: str, node: ast.Call) -> Factor:
     degree = _number(given["degree"], code) if "degree" in given else 3.0
     if degree != int(degree):
         raise InvalidInput(f"the formula has {code!r}: degree must be a whole number")
-    keep = given.get("include_intercept")
-    if keep is not None and not (isinstance(keep, ast.Constant) and isinstance(keep.value, bool)):
-        raise InvalidInput(f"the formula has {code!r}: include_intercept must be True or False")
-    spline = Spline(kind, knots, low, high, int(degree), isinstance(keep, ast.Constant) and keep.value is True)
+    keep = _truth(given.get("include_intercept"), code, False)
+    spline = Spline(kind, knots, low, high, int(degree), keep)
     return Factor(code, variables, "spline", inner, spline=spline)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -60,20 +61,19 @@ class Formula:
         sides = _parse(text)
         if not set(sides) <= {"lhs", "rhs"} or "rhs" not in sides:
             raise InvalidInput(f"the formula {text!r:.80} needs a response, one ~ and terms: 'y ~ age + C(sex)'")
-        left = [_codes(term) for term in sides.get("lhs", ())]
-        if len(left) != 1 or len(left[0]) != 1:
-            raise InvalidInput(
-                f"the formula {text!r:.80} must have one response; of successes out of trials write "
-                "I(successes / trials), and the trials as sample weights"
-            )
+        response = _response(text, [_codes(term) for term in sides.get("lhs", ())])
         terms = tuple(dict.fromkeys(_codes(term) for term in sides["rhs"]))
         if _powers(text):  # formulaic has a:b before b; patsy, whose order users know, has it behind
             terms = tuple(sorted(terms, key=len))
         if len(terms) > _MANY:
             raise InvalidInput(f"the formula has {len(terms):,} terms, and may have {_MANY}")
-        made = Formula(text.strip(), left[0][0], terms)
+        made = Formula(text.strip(), response, terms)
         if not any(terms):
             raise InvalidInput(f"the formula {text!r:.80} has no term beside the intercept; name a column")
+        if not made.survival and Factor.parse(made.response).standardised:
+            raise InvalidInput(
+                f"the response {made.response!r:.80} is standardised; take numbers that all agree on: I((y - 50) / 10)"
+            )
         if both := set(made.variables) & set(made.targets):
             raise InvalidInput(f"the formula {text!r:.80} has {min(both)!r} on both sides")
         return made
@@ -119,6 +119,16 @@ class Formula:
     def has_intercept(self) -> bool:
         """Return whether the formula has an intercept."""
         return () in self.terms
+
+
+def _response(text: str, left: Sequence[Sequence[str]]) -> str:
+    """Return the factor left of the tilde, from the factors of the terms there; raise InvalidInput if it is not one."""
+    if len(left) != 1 or len(left[0]) != 1:
+        raise InvalidInput(
+            f"the formula {text!r:.80} must have one response; of successes out of trials write "
+            "I(successes / trials), and the trials as sample weights"
+        )
+    return left[0][0]
 
 
 def _powers(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from glmesh.errors import InvalidInput, Mismatch
@@ -103,23 +103,27 @@ def design_of(
     texts = {name for one in tables for name in one.texts}
     variables = []
     for name in formula.variables:
-        counts: Counter[str | float] = Counter()
-        for one in tables:
-            counts.update(one.counts.get(name, {}))
-        if not counts and name not in texts:
+        found = {level for one in tables for level in one.counts.get(name, ())}
+        if not found and name not in texts:
             variables.append(Variable(name))
-            continue
-        if name == SITE and sites:
+        elif name == SITE and sites:
             variables.append(Variable(name, CATEGORY if isinstance(sites[0], str) else NUMBER, tuple(sites)))
-            continue
-        text = name in texts
-        found = {plain(level) if text else level for level in counts}
-        order = [plain(one) if text else one for one in (orders or {}).get(name, ())]
-        levels = [one for one in order if one in found] or sorted(found, key=lambda one: (isinstance(one, str), one))
-        variables.append(Variable(name, CATEGORY if text else NUMBER, tuple(levels)))
+        else:
+            variables.append(_with_levels(name, found, (orders or {}).get(name, ()), text=name in texts))
     made = Design(formula.text, formula.response, formula.terms, tuple(variables))
     _require_columns(made)
     return made
+
+
+def _with_levels(name: str, found: Collection[str | float], order: Sequence[str | float], *, text: bool) -> Variable:
+    """Return a variable with the levels that were `found`, in the given `order`, else sorted, texts last.
+
+    `text`: the levels are texts; numbers among them become texts.
+    """
+    known = {plain(level) if text else level for level in found}
+    given = [plain(one) if text else one for one in order]
+    levels = [one for one in given if one in known] or sorted(known, key=lambda one: (isinstance(one, str), one))
+    return Variable(name, CATEGORY if text else NUMBER, tuple(levels))
 
 
 def _require_columns(design: Design) -> None:

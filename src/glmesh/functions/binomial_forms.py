@@ -17,9 +17,9 @@ MILLS_TERMS = 40  # of the continued fraction, which is then exact to 1e-16
 LARGE_LOG = 11.0  # z from which exp(-e^z) is 0
 
 
-def _half_deviance(y: Vector, log_mu: Vector, log_rest: Vector) -> Vector:
+def _half_deviance(y: Vector, log_mu: Vector, log_complement: Vector) -> Vector:
     """Return half the unit deviance of shares y, given the logarithms of mu and of 1 - mu; all of shape (m,)."""
-    return POISSON.losses(y, log_mu) + POISSON.losses(1.0 - y, log_rest)
+    return POISSON.losses(y, log_mu) + POISSON.losses(1.0 - y, log_complement)
 
 
 def _of_share(share: Vector, values: Vector) -> Vector:
@@ -46,7 +46,7 @@ class Logit(Form):
         """Return mu (1 - mu)."""
         return np.asarray(expit(z) * expit(-z))
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
         """Return 1; the third derivative is 1 - 2 mu times the second."""
         return np.ones_like(z)
 
@@ -65,7 +65,7 @@ class Probit(Form):
     With r = pdf/cdf and D = z + r, the loss -log cdf(z) of y = 1 has the derivatives -r, h = r D and -q h, where
     q = z + 2r - 1/D = D - v/D and v = 1 - h. The loss of y = 0 is its mirror image.
 
-    **q is positive and increasing**, so that its largest value up to z + reach is the one there. D and v are mean and
+    **q is positive and increasing**, so that its largest value up to z + radius is the one there. D and v are mean and
     variance of a variable Y, normal with mean z and variance 1 and truncated to Y > 0. Its density is proportional to
     e^(zy - y^2/2), so d/dz makes of each cumulant the next: v = D', the third is v' = q h. With a = v/D^2, q = D(1-a).
     - E[Y] E[Y^3] >= E[Y^2]^2, where E[Y^2] = 1 + zD and E[Y^3] = 2D + z(1 + zD), says v <= D^2: a <= 1 and q >= 0.
@@ -90,9 +90,9 @@ class Probit(Form):
         """Return pdf^2 / (mu (1 - mu)) = r(z) r(-z)."""
         return _mills(z)[0] * _mills(-z)[0]
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return q(z + reach) for y = 1, q(reach - z) for y = 0, and the larger of them for other y."""
-        largest = np.where(y == 1, z, np.where(y == 0, -z, np.abs(z))) + reach
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return q(z + radius) for y = 1, q(radius - z) for y = 0, and the larger of them for other y."""
+        largest = np.where(y == 1, z, np.where(y == 0, -z, np.abs(z))) + radius
         largest = np.maximum(largest, 2.0 * MILLS_FAR)  # q falls like 2 / abs(z)^3, and 1 - h cancels
         r, distance = _mills(largest)
         return np.where(largest < 30.0, distance - (1.0 - r * distance) / distance, distance)  # q < D
@@ -145,9 +145,9 @@ class Cloglog(Form):
         """Return m^2 / (e^m - 1) = m g."""
         return np.exp(np.minimum(z, LARGE_LOG)) * _growth(z)[0]
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return 1 for y = 0, else max(1, e^(z + reach))."""
-        return np.where(y == 0, 1.0, np.maximum(1.0, np.exp(z + reach)))
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return 1 for y = 0, else max(1, e^(z + radius))."""
+        return np.where(y == 0, 1.0, np.maximum(1.0, np.exp(z + radius)))
 
     def mean(self, z: Vector) -> Vector:
         """Return 1 - exp(-e^z)."""

@@ -223,8 +223,8 @@ class InverseGaussian(Linked):
 
     def log_densities(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
         """Return the log-likelihood of each row, shape (m,)."""
-        rest = np.log(2.0 * np.pi * dispersion / weight) + 3.0 * np.log(y)
-        return -weight * self.losses(y, z) / dispersion - 0.5 * rest
+        constants = np.log(2.0 * np.pi * dispersion / weight) + 3.0 * np.log(y)
+        return -weight * self.losses(y, z) / dispersion - 0.5 * constants
 
 
 @dataclass(frozen=True)
@@ -352,10 +352,10 @@ class NegativeBinomial(Linked):
         theta = self.known_theta
         with np.errstate(over="ignore"):
             mu = np.exp(np.minimum(z, 700.0))
-        rest = mu + theta
-        first = digamma(y + theta) - digamma(theta) - np.log1p(mu / theta) + (mu - y) / rest
-        second = polygamma(1, y + theta) - polygamma(1, theta) + mu / (theta * rest) - (mu - y) / rest**2
-        return -theta * first, -theta * (first + theta * second), -theta * (y - mu) * mu / rest**2
+        spread = mu + theta
+        first = digamma(y + theta) - digamma(theta) - np.log1p(mu / theta) + (mu - y) / spread
+        second = polygamma(1, y + theta) - polygamma(1, theta) + mu / (theta * spread) - (mu - y) / spread**2
+        return -theta * first, -theta * (first + theta * second), -theta * (y - mu) * mu / spread**2
 
     def suits(self, y: Vector) -> Flags:
         """Return a mask, true for finite targets >= 0, whole or not."""
@@ -404,7 +404,7 @@ def family_of(family: str | Family, link: str | None = None) -> Family:
     >>> family_of("gamma", "inverse")
     Gamma(link='inverse')
     """
-    if isinstance(family, Family):
+    if not isinstance(family, str):
         if link is not None and type(family)(link=link).link != family.link:
             raise InvalidInput(f"link={link!r}, but the family given is {family!r}; give the link to the family alone")
         return family

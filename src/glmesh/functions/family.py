@@ -50,6 +50,11 @@ class Family(Loss):
         if self.link not in self.links:
             raise unknown(f"link of the {self.name} family", self.link, self.links)
 
+    @property
+    def as_family(self) -> Family:
+        """Return the family itself."""
+        return self
+
     # the loss, row by row
 
     @abstractmethod
@@ -69,10 +74,10 @@ class Family(Loss):
         """Return the expected second derivative of each row's loss by z, (dmu/dz)^2 / V(mu)."""
 
     @abstractmethod
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return a c for each row with abs(loss''') <= c loss'' at all points within `reach` of z; infinite: none.
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return a c for each row with abs(loss''') <= c loss'' at all points within `radius` of z; infinite: none.
 
-        `reach`, >= 0, has shape (m,).
+        `radius`, >= 0, has shape (m,).
         """
 
     # the model of y
@@ -109,11 +114,6 @@ class Family(Loss):
     def convex(self) -> bool:
         """Return whether the loss is convex in z for every target, so that a stationary point is the optimum."""
         return True
-
-    @property
-    def has_unknown_shape(self) -> bool:
-        """Return whether a parameter beside the dispersion is to be estimated; here there is none."""
-        return False
 
     def with_shape(self, shape: float) -> Family:
         """Return the family with its parameter beside the dispersion set to `shape`; itself, where it has none."""

@@ -53,8 +53,8 @@ class Form(ABC):
     def information(self, z: Vector) -> Vector:
         """Return the expected second derivative of each row's loss by z."""
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return a c for each row with abs(loss''') <= c loss'' within `reach` of z; here infinite, for none."""
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return a c for each row with abs(loss''') <= c loss'' within `radius` of z; here infinite, for none."""
         return np.full_like(z, np.inf)
 
     @abstractmethod
@@ -111,7 +111,7 @@ class PowerLog(Form):
         """Return mu^2 / mu^power."""
         return np.exp((2.0 - self.power) * z)
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
         """Return max(a, 1 - a) where the loss is convex, else infinity."""
         return np.full_like(z, max(2.0 - self.power, self.power - 1.0) if self.power <= 2 else np.inf)
 
@@ -171,7 +171,7 @@ class NegativeBinomialLog(Form):
         """Return theta q = mu / (1 + mu / theta)."""
         return np.asarray(self.theta * expit(z - np.log(self.theta)))
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
         """Return 1."""
         return np.ones_like(z)
 
@@ -203,7 +203,7 @@ class GaussianIdentity(Form):
         """Return 1."""
         return np.ones_like(z)
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
         """Return 0."""
         return np.zeros_like(z)
 
@@ -270,9 +270,9 @@ class GammaInverse(Form):
         """Return 1 / z^2; infinite for z <= 0."""
         return np.where(z > 0, (1.0 / z) ** 2, np.inf)
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return 2 / (z - reach) where z > reach, else infinity."""
-        return np.where(z > reach, 2.0 / (z - reach), np.inf)
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return 2 / (z - radius) where z > radius, else infinity."""
+        return np.where(z > radius, 2.0 / (z - radius), np.inf)
 
     def mean(self, z: Vector) -> Vector:
         """Return 1 / z; NaN for z <= 0."""
@@ -309,9 +309,9 @@ class InverseSquared(Form):
         """Return z^(-3/2) / 4; infinite for z <= 0."""
         return np.where(z > 0, 0.25 * z**-1.5, np.inf)
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return 1.5 / (z - reach) where z > reach, else infinity."""
-        return np.where(z > reach, 1.5 / (z - reach), np.inf)
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return 1.5 / (z - radius) where z > radius, else infinity."""
+        return np.where(z > radius, 1.5 / (z - radius), np.inf)
 
     def mean(self, z: Vector) -> Vector:
         """Return 1 / sqrt(z); NaN for z <= 0."""

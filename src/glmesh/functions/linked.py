@@ -69,10 +69,10 @@ class Linked(Family):
         with np.errstate(all="ignore"):
             return self.form.information(z)
 
-    def bends(self, y: Vector, z: Vector, reach: Vector) -> Vector:
-        """Return a c for each row with abs(loss''') <= c loss'' within `reach` >= 0 of z, shape (m,)."""
+    def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
+        """Return a c for each row with abs(loss''') <= c loss'' within `radius` >= 0 of z, shape (m,)."""
         with np.errstate(all="ignore"):
-            return self.form.bends(y, z, reach)
+            return self.form.bends(y, z, radius)
 
     def mean(self, z: Vector) -> Vector:
         """Return the mean mu of y at the linear predictor z, shape (m,); NaN outside of the link's domain."""

@@ -3,9 +3,11 @@
 Split by samples, g_i(a) = loss_i*(-a), so that loss_i(z) = g_i*(-z): the dual alone gives the loss its value.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +17,9 @@ from glmesh.functions import row_losses
 from glmesh.functions.entropy import LogisticDual
 from glmesh.functions.separable import Columnwise, Table, check_rows
 from glmesh.types import Vector
+
+if TYPE_CHECKING:
+    from glmesh.functions.family import Family
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,16 @@ class Loss(ABC):
     def n_outputs(self) -> int:
         """Return the number of linear predictors of a row: 1, or as many as a multinomial model has classes."""
         return 1
+
+    @property
+    def as_family(self) -> Family | None:
+        """Return the loss as a family of distributions, half its deviance; None, as here: it is none."""
+        return None
+
+    @property
+    def has_unknown_shape(self) -> bool:
+        """Return whether a parameter beside the dispersion is to be estimated; here there is none."""
+        return False
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Columnwise:

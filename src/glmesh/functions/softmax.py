@@ -91,9 +91,9 @@ class Softmax(Loss):
         others = P.sum(axis=1)
         P[rows, best] = 1.0
         P /= (1.0 + others)[:, None]
-        rest = 1.0 - P
-        rest[rows, best] = others / (1.0 + others)
-        return P, rest
+        opposite = 1.0 - P
+        opposite[rows, best] = others / (1.0 + others)
+        return P, opposite
 
     def mean(self, z: Matrix) -> Matrix:
         """Return the probabilities of all classes, shape (m, C), at linear predictors z."""
@@ -111,10 +111,13 @@ class Softmax(Loss):
 
     def slopes(self, y: Vector, z: Matrix) -> Matrix:
         """Return the derivatives of each row's loss by its C predictors, shape (m, C): P, less 1 at the class y."""
-        P, rest = self.probabilities(z)
-        rows = np.arange(len(z))
-        P[rows, _numbers(y)] = -rest[rows, _numbers(y)]
-        return P
+        return self.slopes_at(y, *self.probabilities(z))
+
+    def slopes_at(self, y: Vector, P: Matrix, opposite: Matrix) -> Matrix:
+        """Return what `slopes` does, where P and 1 - P, both of shape (m, C), are known from `probabilities`."""
+        rows, out = np.arange(len(P)), P.copy()
+        out[rows, _numbers(y)] = -opposite[rows, _numbers(y)]
+        return out
 
     def total(self, y: Vector, z: Matrix, c: Vector) -> float:
         """Return sum_i c_i loss(y_i, z_i), with weights c of shape (m,)."""

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from glmesh.inference.covariance import standard_errors
-from glmesh.methods.totals.likelihood.facts import FitFacts, factor_of_inverse, inverse
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, factor_of_inverse, inverse
 from glmesh.types import Matrix, Vector
 
 # [entry] relative error of a scaled Hessian that inversion multiplies by its condition: sums of rounded products have
@@ -51,14 +51,14 @@ class Accuracy:
     deviance: float
 
     @classmethod
-    def of_facts(cls, facts: FitFacts, covariance: Matrix, kind: str) -> Self:
+    def of_statistics(cls, statistics: FitStatistics, covariance: Matrix, kind: str) -> Self:
         """Return the bounds for coefficients whose standard errors come from `covariance`, shape (k, k), of a kind."""
         errors = standard_errors(covariance)
-        off = facts.distance * standard_errors(inverse(facts.hessian))
+        off = statistics.distance * standard_errors(inverse(statistics.hessian))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = off / errors
-        f = _factor(facts) * (1.0 + ENTRY_ROUNDING * _condition(facts.hessian)) if kind == "model" else np.nan
-        return cls(ratio, f, 2.0 * facts.gap)
+        f = _factor(statistics) * (1.0 + ENTRY_ROUNDING * _condition(statistics.hessian)) if kind == "model" else np.nan
+        return cls(ratio, f, 2.0 * statistics.gap)
 
     @property
     def worst(self) -> float:
@@ -77,24 +77,26 @@ def _condition(matrix: Matrix) -> float:
     return float(np.linalg.cond(matrix / size / size[:, None]))
 
 
-def _factor(facts: FitFacts) -> float:
+def _factor(statistics: FitStatistics) -> float:
     """Return the factor within which the model's standard errors are proven; NaN: they are not."""
-    if facts.is_least_squares:  # H is constant, and the dispersion falls by at most twice the gap per degree of freedom
-        lowest = facts.deviance - 2.0 * facts.gap
-        return float(np.sqrt(facts.deviance / lowest)) if lowest > 0 else np.nan
-    family = facts.fitted.family
+    if (
+        statistics.is_least_squares
+    ):  # H is constant, and the dispersion falls by at most twice the gap per degree of freedom
+        lowest = statistics.deviance - 2.0 * statistics.gap
+        return float(np.sqrt(statistics.deviance / lowest)) if lowest > 0 else np.nan
+    family = statistics.fitted.family
     if family is None or (family.canonical and family.dispersion is not None):
-        return float(1.0 / np.sqrt(1.0 - facts.hessian_error))
-    if family.drifts is None or facts.fitted.concordance is None:
+        return float(1.0 / np.sqrt(1.0 - statistics.hessian_error))
+    if family.drifts is None or statistics.fitted.concordance is None:
         return np.nan
-    moved = facts.fitted.concordance * facts.distance
+    moved = statistics.fitted.concordance * statistics.distance
     spread = float(np.exp(0.5 * family.drifts[0] * moved))
     if family.dispersion is not None:
         return spread
-    C = factor_of_inverse(facts.hessian)
-    kappa = float(np.linalg.eigvalsh(C.T @ facts.information @ C)[-1])
+    C = factor_of_inverse(statistics.hessian)
+    kappa = float(np.linalg.eigvalsh(C.T @ statistics.information @ C)[-1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        step = np.sqrt(kappa) * spread * facts.distance / np.sqrt(facts.pearson)
+        step = np.sqrt(kappa) * spread * statistics.distance / np.sqrt(statistics.pearson)
     grown = float(np.exp(0.5 * family.drifts[1] * moved))
     least = 1.0 / grown - step
     return spread * max(grown * (1.0 + step), 1.0 / least) if least > 0 else np.nan

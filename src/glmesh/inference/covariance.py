@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
-from glmesh.methods.totals.likelihood.facts import FitFacts, inverse
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, inverse
 from glmesh.types import Matrix, Vector
 from glmesh.validation import one_of
 
 KINDS = ("model", "HC0", "HC1", "HC2", "HC3", "cluster")
 
 
-def covariance(facts: FitFacts, kind: str) -> Matrix:
+def covariance(statistics: FitStatistics, kind: str) -> Matrix:
     """Return the covariance of the k fitted coefficients, shape (k, k).
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit.
     kind : {"model", "HC0", "HC1", "HC2", "HC3", "cluster"}
         "model": dispersion times the inverse expected information. The others are sandwiches H^-1 M H^-1 with the
@@ -39,24 +39,24 @@ def covariance(facts: FitFacts, kind: str) -> Matrix:
     """
     one_of(kind, "kind", KINDS)
     if kind == "model":
-        return facts.dispersion * inverse(facts.information)
-    meat = facts.meats.get("HC0" if kind == "HC1" else kind)
+        return statistics.dispersion * inverse(statistics.information)
+    meat = statistics.meats.get("HC0" if kind == "HC1" else kind)
     if meat is None:
-        raise UnsuitablePair(_lacking(facts, kind))
-    if kind in ("HC2", "HC3") and facts.full:
+        raise UnsuitablePair(_lacking(statistics, kind))
+    if kind in ("HC2", "HC3") and statistics.full:
         raise UnsuitablePair(
-            f"kind={kind!r} divides by 1 - leverage, which is 0 at {facts.full} rows (a coefficient that one row "
+            f"kind={kind!r} divides by 1 - leverage, which is 0 at {statistics.full} rows (a coefficient that one row "
             "determines alone); take kind='HC1', or leave out such columns"
         )
-    bread = inverse(facts.hessian)
+    bread = inverse(statistics.hessian)
     sandwich: Matrix = bread @ meat @ bread
     if kind == "HC1":
-        return sandwich * _ratio(facts.n, facts.df_resid)
+        return sandwich * _ratio(statistics.n, statistics.df_resid)
     if kind == "cluster":
-        G = facts.clusters
+        G = statistics.clusters
         if G < 2:
             raise UnsuitablePair(f"kind='cluster' needs at least 2 clusters, got {G}; take kind='HC1'")
-        return sandwich * (G / (G - 1.0)) * _ratio(facts.n - 1.0, facts.df_resid)
+        return sandwich * (G / (G - 1.0)) * _ratio(statistics.n - 1.0, statistics.df_resid)
     return sandwich
 
 
@@ -65,15 +65,15 @@ def standard_errors(covariance: Matrix) -> Vector:
     return np.sqrt(np.diag(covariance))
 
 
-def inflation(facts: FitFacts) -> Vector:
+def inflation(statistics: FitStatistics) -> Vector:
     """Return the variance inflation factor of each fitted coefficient, shape (k,), NaN for intercepts.
 
     It is V_jj (V^-1)_jj, where V is the model's covariance of all coefficients but the intercept: 1 / (1 - R_j^2) of
     linear regression, and what `vif` of R's package car says of generalised linear models.
     """
-    others = np.flatnonzero(~facts.fitted.is_intercept[facts.fitted.free])
-    out = np.full(facts.rank, np.nan)
-    V = inverse(facts.information)[np.ix_(others, others)]
+    others = np.flatnonzero(~statistics.fitted.is_intercept[statistics.fitted.free])
+    out = np.full(statistics.rank, np.nan)
+    V = inverse(statistics.information)[np.ix_(others, others)]
     out[others] = np.diag(V) * np.diag(inverse(V))
     return out
 
@@ -83,12 +83,14 @@ def _ratio(above: float, below: float) -> float:
     return above / below if below > 0 else np.nan
 
 
-def _lacking(facts: FitFacts, kind: str) -> str:
+def _lacking(statistics: FitStatistics, kind: str) -> str:
     """Return the sentence that says why a fit has not what a kind of covariance needs, and what would do."""
     if kind == "cluster":
         return "no clusters were named when the model was fitted; fit with clusters, or take kind='HC1'"
-    if facts.fitted.family is None:
-        return f"kind={kind!r} needs a leverage of each row, which the {facts.fitted.model} model has not; take 'HC1'"
-    if "HC0" not in facts.meats:
+    if statistics.fitted.family is None:
+        return (
+            f"kind={kind!r} needs a leverage of each row, which the {statistics.fitted.model} model has not; take 'HC1'"
+        )
+    if "HC0" not in statistics.meats:
         return f"the sums for kind={kind!r} were not made, because few rows of some site would have shown; take 'model'"
     return f"the sums for kind={kind!r} were not made when the model was fitted; take 'HC1'"

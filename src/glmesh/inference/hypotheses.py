@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import chdtrc, fdtrc
 
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, FittedModel
 from glmesh.types import Matrix, Vector
 
 SAME = 1e-9  # relative difference of sums over the same rows, which may be dealt out over other nodes
@@ -127,12 +127,12 @@ def contrast_matrix(contrasts: Matrix | Sequence[str] | str, terms: Sequence[str
     return matrix, f"{len(matrix)} contrast{'s'[: len(matrix) > 1]} of coefficients"
 
 
-def lr_test(smaller: FitFacts, larger: FitFacts, *, use_f: bool | None = None) -> Test:
+def lr_test(smaller: FitStatistics, larger: FitStatistics, *, use_f: bool | None = None) -> Test:
     """Return the likelihood-ratio test of a smaller model against a larger one, both fitted to the same rows.
 
     Parameters
     ----------
-    smaller, larger : FitFacts
+    smaller, larger : FitStatistics
         What totals say of the two fits; every term of the smaller one is in the larger one.
     use_f : bool, optional
         Whether the statistic is F: the difference of the deviances per degree of freedom, divided by the larger model's
@@ -149,8 +149,8 @@ def lr_test(smaller: FitFacts, larger: FitFacts, *, use_f: bool | None = None) -
     UnsuitablePair
         A fit has a penalty, or the models are not nested, or not of the same family and rows.
     """
-    for facts in (smaller, larger):
-        refuse_penalty(facts.fitted)
+    for statistics in (smaller, larger):
+        refuse_penalty(statistics.fitted)
     _check_nested(smaller, larger)
     df = larger.rank - smaller.rank
     fall = smaller.deviance - larger.deviance
@@ -164,12 +164,12 @@ def lr_test(smaller: FitFacts, larger: FitFacts, *, use_f: bool | None = None) -
     return Test.of(name, drop / df if use_f else drop, df, larger.df_resid if use_f else 0)
 
 
-def heterogeneity_test(facts: FitFacts, *, use_f: bool | None = None) -> Test:
+def heterogeneity_test(statistics: FitStatistics, *, use_f: bool | None = None) -> Test:
     """Return the test of the hypothesis that all sites have the same coefficients, intercepts included.
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit. The statistic needs nothing else of a site than two masked numbers.
     use_f : bool, optional
         Whether the statistic is F. Default: where the dispersion is estimated.
@@ -188,26 +188,30 @@ def heterogeneity_test(facts: FitFacts, *, use_f: bool | None = None) -> Test:
         There is one site only, sites have no more terms in common than they can be asked for, or the totals at the
         end of the fit did not bring the statistic.
     """
-    refuse_penalty(facts.fitted)
-    if np.isnan(facts.between):
-        raise UnsuitablePair("the file of this model is older than this test; fit it again")
-    df = facts.between_rank - facts.rank
+    refuse_penalty(statistics.fitted)
+    if np.isnan(statistics.between):
+        raise UnsuitablePair(
+            "whether sites differ is not known: the rules of a site held its number back, since one row or few would "
+            "show in it, or the file of this model is older than this test"
+        )
+    df = statistics.between_rank - statistics.rank
     if df < 1:
         raise UnsuitablePair(
             "there is nothing to compare: only one site has rows, or no two sites share a term that both determine"
         )
-    use_f = facts.dispersion_is_estimated if use_f is None else use_f
+    use_f = statistics.dispersion_is_estimated if use_f is None else use_f
     name = "all sites have the same coefficients"
     if not use_f:
-        return Test.of(name, facts.between / facts.dispersion, df)
-    left = facts.df_resid - df
-    spare = (facts.pearson if facts.dispersion_is_estimated else float(facts.df_resid)) - facts.between
+        return Test.of(name, statistics.between / statistics.dispersion, df)
+    left = statistics.df_resid - df
+    whole = statistics.pearson if statistics.dispersion_is_estimated else float(statistics.df_resid)
+    spare = whole - statistics.between
     if left < 1 or not spare > 0:
         raise UnsuitablePair(
-            f"{facts.n} rows leave no degrees of freedom beside {facts.between_rank} coefficients of all sites; take "
-            "use_f=False"
+            f"{statistics.n} rows leave no degrees of freedom beside {statistics.between_rank} coefficients of all "
+            "sites; take use_f=False"
         )
-    return Test.of(name, facts.between / df / (spare / left), df, left)
+    return Test.of(name, statistics.between / df / (spare / left), df, left)
 
 
 def refuse_penalty(fitted: FittedModel) -> None:
@@ -225,7 +229,7 @@ def penalised(penalty: str) -> UnsuitablePair:
     )
 
 
-def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:
+def _check_nested(smaller: FitStatistics, larger: FitStatistics) -> None:
     """Raise UnsuitablePair unless the smaller model is the larger one with less terms, on the same rows."""
     small, large = smaller.fitted, larger.fitted
     kinds = [
@@ -237,6 +241,21 @@ def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:
             f"the models are {small.family or small.model} and {large.family or large.model}; the likelihood ratio is "
             "for two fits of the same family and link"
         )
+    _check_rows(smaller, larger)
+    inner, outer = ({n for n, free in zip(f.names, f.free, strict=True) if free} for f in (small, large))
+    if not inner < outer:
+        what = f"{', '.join(sorted(inner - outer))} is in the smaller model only" if inner - outer else "they are equal"
+        raise UnsuitablePair(f"the models are not nested: {what}; the larger one must have all terms of the smaller")
+    rises = smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300)
+    if rises and not larger.shape_is_estimated:
+        raise UnsuitablePair(
+            f"the smaller model has the smaller deviance, {smaller.deviance:g} against {larger.deviance:g}: terms of "
+            "one name are different columns in the two fits, so the models are not nested"
+        )
+
+
+def _check_rows(smaller: FitStatistics, larger: FitStatistics) -> None:
+    """Raise UnsuitablePair if sums of weights, targets or null deviances say that two fits are not on the same rows."""
     sums = [
         np.array([one.n, one.weight, *one.targets, np.nan if one.shape_is_estimated else one.null_loss])
         for one in (smaller, larger)
@@ -248,14 +267,4 @@ def _check_nested(smaller: FitFacts, larger: FitFacts) -> None:
         raise UnsuitablePair(
             f"the fits are not on the same rows: their {differs} is {sums[0][i]:g} and {sums[1][i]:g}; fit both on the "
             "same rows (missing values drop a row from both), weights and offset"
-        )
-    inner, outer = ({n for n, free in zip(f.names, f.free, strict=True) if free} for f in (small, large))
-    if not inner < outer:
-        what = f"{', '.join(sorted(inner - outer))} is in the smaller model only" if inner - outer else "they are equal"
-        raise UnsuitablePair(f"the models are not nested: {what}; the larger one must have all terms of the smaller")
-    rises = smaller.deviance < larger.deviance - LOWER * max(abs(larger.deviance), 1e-300)
-    if rises and not larger.shape_is_estimated:
-        raise UnsuitablePair(
-            f"the smaller model has the smaller deviance, {smaller.deviance:g} against {larger.deviance:g}: terms of "
-            "one name are different columns in the two fits, so the models are not nested"
         )

@@ -16,7 +16,7 @@ from glmesh.inference.hypotheses import Test, contrast_matrix, heterogeneity_tes
 from glmesh.inference.intervals import checked_level, prediction_interval, two_sided_p, two_sided_quantile
 from glmesh.inference.profile import Curves, profile_ends
 from glmesh.inference.summary import RATIO_LINKS, Summary
-from glmesh.methods.totals.likelihood.facts import INTERCEPT, FitFacts
+from glmesh.methods.totals.likelihood.statistics import INTERCEPT, FitStatistics
 from glmesh.types import Data, Indices, Matrix, Vector
 from glmesh.validation import one_of
 
@@ -30,7 +30,7 @@ class Inference:
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit.
     curves : function, optional
         Loss, gradient and Hessian over all rows of all nodes at several points, for profile intervals.
@@ -43,22 +43,22 @@ class Inference:
         The model was fitted with a penalty.
     """
 
-    facts: FitFacts
+    statistics: FitStatistics
     curves: Curves | None = None
     rows: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        refuse_penalty(self.facts.fitted)
+        refuse_penalty(self.statistics.fitted)
 
     @property
     def terms(self) -> tuple[str, ...]:
         """Return the names of the terms, in the order of all arrays here; an offset is not among them."""
-        return tuple(self.facts.fitted.names[j] for j in self._order)
+        return tuple(self.statistics.fitted.names[j] for j in self._order)
 
     @property
     def coef(self) -> Vector:
         """Return the coefficients, shape (n_terms,); NaN where they are aliased."""
-        return self._spread(self.facts.fitted.coef[self.facts.fitted.free])
+        return self._spread(self.statistics.fitted.coef[self.statistics.fitted.free])
 
     def vcov(self, kind: str = "model") -> Matrix:
         """Return the covariance of the coefficients.
@@ -75,7 +75,7 @@ class Inference:
         array of shape (n_terms, n_terms)
             The covariance.
         """
-        V = covariance(self.facts, kind)
+        V = covariance(self.statistics, kind)
         out = np.full((len(self._order),) * 2, np.nan)
         places = self._places
         out[np.ix_(places, places)] = V[np.ix_(self._own, self._own)]
@@ -105,14 +105,14 @@ class Inference:
         Summary
             Its text is the table; `to_frame()` gives it to pandas.
         """
-        facts = self.facts
-        family = facts.fitted.family
+        statistics = self.statistics
+        family = statistics.fitted.family
         if exponentiate and family is not None and family.link not in RATIO_LINKS:
             raise UnsuitablePair(
                 f"exp(coefficient) is a ratio for the links {', '.join(RATIO_LINKS)}; this model has the link "
                 f"{family.link}"
             )
-        V = covariance(facts, vcov)
+        V = covariance(statistics, vcov)
         errors = self._spread(standard_errors(V))
         df = self._degrees(use_t, vcov)
         coef, ends = self.coef, self.conf_int(level, vcov=vcov, use_t=use_t)
@@ -122,14 +122,14 @@ class Inference:
             coef, ends = np.exp(coef), np.exp(ends)
             errors = coef * errors
         return Summary(
-            facts=facts,
+            statistics=statistics,
             terms=self.terms,
             columns=np.column_stack([coef, errors, z, two_sided_p(z, df), ends]),
             level=level,
             vcov=vcov,
             df=df,
             exponentiated=exponentiate,
-            accuracy=Accuracy.of_facts(facts, V, vcov),
+            accuracy=Accuracy.of_statistics(statistics, V, vcov),
             rows=self.rows,
         )
 
@@ -158,7 +158,7 @@ class Inference:
         one_of(kind, "kind", ("wald", "profile"))
         quantile = two_sided_quantile(checked_level(level), self._degrees(use_t, vcov))
         if kind == "wald":
-            half = quantile * self._spread(standard_errors(covariance(self.facts, vcov)))
+            half = quantile * self._spread(standard_errors(covariance(self.statistics, vcov)))
             return np.column_stack([self.coef - half, self.coef + half])
         if vcov != "model":
             raise InvalidInput(f"profile intervals are those of the likelihood; vcov={vcov!r} is for kind='wald'")
@@ -168,9 +168,9 @@ class Inference:
                 "was read from a file, perhaps); take kind='wald', or fit again"
             )
         ends = np.full((len(self._order), 2), np.nan)
-        rise = self.facts.dispersion * quantile**2
+        rise = self.statistics.dispersion * quantile**2
         if np.isfinite(rise):
-            ends[self._places] = profile_ends(self.facts, self._own, rise, self.curves)
+            ends[self._places] = profile_ends(self.statistics, self._own, rise, self.curves)
         return ends
 
     def wald_test(
@@ -207,7 +207,7 @@ class Inference:
         wanted = np.zeros(len(matrix)) if values is None else np.atleast_1d(np.asarray(values, dtype=np.float64))
         if wanted.shape != (len(matrix),):
             raise InvalidInput(f"values have shape {wanted.shape}, expected one for each of {len(matrix)} contrasts")
-        V = covariance(self.facts, vcov)[np.ix_(self._own, self._own)]
+        V = covariance(self.statistics, vcov)[np.ix_(self._own, self._own)]
         return wald(matrix[:, self._places], wanted, (self.coef[self._places], V), self._degrees(use_f, vcov), name)
 
     def lr_test(self, smaller: Inference, *, use_f: bool | None = None) -> Test:
@@ -225,7 +225,7 @@ class Inference:
         Test
             Statistic, degrees of freedom and p value.
         """
-        return lr_test(smaller.facts, self.facts, use_f=use_f)
+        return lr_test(smaller.statistics, self.statistics, use_f=use_f)
 
     def heterogeneity_test(self, *, use_f: bool | None = None) -> Test:
         """Return the test of the hypothesis that all sites have the same coefficients, from two numbers of each site.
@@ -240,11 +240,11 @@ class Inference:
         Test
             Statistic, degrees of freedom and p value.
         """
-        return heterogeneity_test(self.facts, use_f=use_f)
+        return heterogeneity_test(self.statistics, use_f=use_f)
 
     def vif(self) -> Vector:
         """Return the variance inflation factors, shape (n_terms,): NaN for intercepts and aliased terms."""
-        return self._spread(inflation(self.facts))
+        return self._spread(inflation(self.statistics))
 
     def predict_interval(
         self,
@@ -278,21 +278,21 @@ class Inference:
         """
         level = checked_level(level)
         whole = self._design(X)
-        design = whole[:, self.facts.fitted.free]
+        design = whole[:, self.statistics.fitted.free]
         offsets = np.zeros(len(design)) if offset is None else np.asarray(offset, dtype=np.float64)
         if offsets.shape != (len(design),):
             raise InvalidData(f"offset has shape {offsets.shape}, expected {(len(design),)}: one for each row of X")
-        z = whole @ self.facts.fitted.coef + offsets
-        variance = np.einsum("ij,ij->i", design @ covariance(self.facts, "model"), design)
+        z = whole @ self.statistics.fitted.coef + offsets
+        variance = np.einsum("ij,ij->i", design @ covariance(self.statistics, "model"), design)
         quantile = two_sided_quantile(level, self._degrees(use_t, "model"))
-        return prediction_interval(self.facts, z, variance, quantile, kind)
+        return prediction_interval(self.statistics, z, variance, quantile, kind)
 
     # --- order and degrees of freedom
 
     @property
     def _order(self) -> Indices:
         """Return the numbers of the coefficients that are terms, intercepts before the others of their predictor."""
-        fitted = self.facts.fitted
+        fitted = self.statistics.fitted
         block = len(fitted.coef) // fitted.outputs
         order = np.roll(np.arange(len(fitted.coef)).reshape(-1, block), 1, axis=1).ravel()
         return order[~fitted.held[order]]
@@ -300,12 +300,12 @@ class Inference:
     @property
     def _places(self) -> Indices:
         """Return the places, among the terms, of those that were fitted."""
-        return np.flatnonzero(self.facts.fitted.free[self._order])
+        return np.flatnonzero(self.statistics.fitted.free[self._order])
 
     @property
     def _own(self) -> Indices:
         """Return, for each place, the number of its coefficient among the k fitted ones."""
-        number = np.cumsum(self.facts.fitted.free) - 1
+        number = np.cumsum(self.statistics.fitted.free) - 1
         own: Indices = number[self._order[self._places]]
         return own
 
@@ -317,20 +317,20 @@ class Inference:
 
     def _degrees(self, use_t: bool | None, kind: str) -> int:
         """Return the degrees of freedom of Student's t; 0: the normal distribution is to be used."""
-        facts = self.facts
-        if not (facts.dispersion_is_estimated if use_t is None else use_t):
+        statistics = self.statistics
+        if not (statistics.dispersion_is_estimated if use_t is None else use_t):
             return 0
-        degrees = facts.clusters - 1 if kind == "cluster" else facts.df_resid
+        degrees = statistics.clusters - 1 if kind == "cluster" else statistics.df_resid
         if degrees < 1:
             raise UnsuitablePair(
-                f"{facts.n} rows and {facts.rank} coefficients leave no degrees of freedom for Student's t; fit fewer "
-                "terms"
+                f"{statistics.n} rows and {statistics.rank} coefficients leave no degrees of freedom for Student's t; "
+                "fit fewer terms"
             )
         return degrees
 
     def _design(self, X: Data) -> Matrix:
         """Return the m samples with a column for each of the d coefficients, shape (m, d), 0 where they are held."""
-        fitted = self.facts.fitted
+        fitted = self.statistics.fitted
         if fitted.outputs > 1 or fitted.family is None:
             raise UnsuitablePair(
                 f"the {fitted.model} model has no single mean of y; predict_interval is for families such as gaussian"

@@ -7,7 +7,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from glmesh.errors import UnsuitablePair
 from glmesh.functions.family import Family
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.types import Matrix, Vector
 from glmesh.validation import number_in, one_of
 
@@ -32,12 +32,12 @@ def two_sided_p(z: Vector, df: int) -> Vector:
     return p
 
 
-def prediction_interval(facts: FitFacts, z: Vector, variance: Vector, quantile: float, kind: str) -> Matrix:
+def prediction_interval(statistics: FitStatistics, z: Vector, variance: Vector, quantile: float, kind: str) -> Matrix:
     """Return lower and upper ends of intervals on the scale of the targets, shape (m, 2).
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit.
     z, variance : array of shape (m,)
         Linear predictors, offset included, and their variances.
@@ -53,18 +53,19 @@ def prediction_interval(facts: FitFacts, z: Vector, variance: Vector, quantile: 
         The ends; infinite where the interval reaches out of what the link can give.
     """
     one_of(kind, "kind", ("mean", "new"))
-    family = facts.fitted.family
+    family = statistics.fitted.family
     if family is None:
         raise UnsuitablePair(
-            f"the {facts.fitted.model} model has no single mean of y; predict_interval is for families such as gaussian"
+            f"the {statistics.fitted.model} model has no single mean of y; predict_interval is for families "
+            "such as gaussian"
         )
     if kind == "new":
-        if not facts.is_least_squares:
+        if not statistics.is_least_squares:
             raise UnsuitablePair(
                 f"kind='new' is exact for the gaussian family with the identity link, and this is {family!r}, whose "
                 "new observations are not normal around an estimated mean; take kind='mean' for their mean"
             )
-        variance = variance + facts.dispersion
+        variance = variance + statistics.dispersion
     half = quantile * np.sqrt(variance)
     ends = np.stack([_mean(family, z - half), _mean(family, z + half)], axis=1)
     return np.sort(ends, axis=1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glmesh.errors import InvalidData
-from glmesh.methods.totals.likelihood.facts import FitFacts, inverse
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, inverse
 from glmesh.types import Indices, Matrix, Vector
 
 Curves = Callable[[Matrix], list[tuple[float, Vector, Matrix]]]
@@ -51,12 +51,12 @@ class _Search:
         return replace(self, trial=self.point + step, length=length)
 
 
-def profile_ends(facts: FitFacts, columns: Indices, quantile: float, curves: Curves) -> Matrix:
+def profile_ends(statistics: FitStatistics, columns: Indices, quantile: float, curves: Curves) -> Matrix:
     """Return the ends of profile-likelihood intervals, shape (n, 2); NaN where an end is not found in ROUNDS totals.
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit.
     columns : array of shape (n,)
         Numbers of the coefficients among the k that were fitted.
@@ -70,10 +70,12 @@ def profile_ends(facts: FitFacts, columns: Indices, quantile: float, curves: Cur
     array of shape (n, 2)
         Lower and upper ends.
     """
-    coef, free, H = facts.fitted.coef, facts.fitted.free, inverse(facts.hessian)
+    coef, free, H = statistics.fitted.coef, statistics.fitted.free, inverse(statistics.hessian)
     cap = 2.0 * float(np.sqrt(quantile))
     searches = [
-        _Search(int(j), sign, cap, coef[free], facts.loss, np.zeros(facts.rank), H).ahead(facts.loss, quantile)
+        _Search(int(j), sign, cap, coef[free], statistics.loss, np.zeros(statistics.rank), H).ahead(
+            statistics.loss, quantile
+        )
         for j in columns
         for sign in (-1.0, 1.0)
     ]
@@ -84,8 +86,10 @@ def profile_ends(facts: FitFacts, columns: Indices, quantile: float, curves: Cur
         points[:, free] = [searches[e].trial for e in active]
         found = curves(points)
         for e, (value, gradient, hessian) in zip(list(active), found, strict=True):
-            search = _judged(searches[e], facts.loss, quantile, (value, gradient[free], hessian[np.ix_(free, free)]))
-            searches[e] = search.ahead(facts.loss, quantile)
+            search = _judged(
+                searches[e], statistics.loss, quantile, (value, gradient[free], hessian[np.ix_(free, free)])
+            )
+            searches[e] = search.ahead(statistics.loss, quantile)
             if searches[e].length <= LAST_STEP * np.sqrt(quantile):
                 ends[e] = searches[e].trial[search.j]
                 active.remove(e)

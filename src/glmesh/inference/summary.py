@@ -11,7 +11,7 @@ import numpy as np
 from glmesh.errors import InvalidInput
 from glmesh.formatting import rounded_up, rows_text
 from glmesh.inference.accuracy import Accuracy
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.types import Matrix
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Summary:
 
     Parameters
     ----------
-    facts : FitFacts
+    statistics : FitStatistics
         What totals say of the fit.
     terms : tuple of str
         Names of the rows.
@@ -50,7 +50,7 @@ class Summary:
         Rows that there were, and how many of these were left out because of missing values; None: not known.
     """
 
-    facts: FitFacts
+    statistics: FitStatistics
     terms: tuple[str, ...]
     columns: Matrix
     level: float
@@ -64,13 +64,13 @@ class Summary:
     def headings(self) -> list[str]:
         """Return the names of the six columns, as statsmodels has them."""
         below = (1.0 - self.level) / 2.0
-        letter = "t" if self.df else "z"
-        return ["coef", "std err", letter, f"P>|{letter}|", f"[{below:.6g}", f"{1.0 - below:.6g}]"]
+        symbol = "t" if self.df else "z"
+        return ["coef", "std err", symbol, f"P>|{symbol}|", f"[{below:.6g}", f"{1.0 - below:.6g}]"]
 
     @property
     def proof(self) -> str:
         """Return the sentence that says how near the fit is to the exact estimate, and what proves it."""
-        family = self.facts.fitted.family
+        family = self.statistics.fitted.family
         if family is not None and not family.convex:
             return (
                 f"a stationary point; no proof that it is the maximum: the {family.name} family with the {family.link} "
@@ -82,24 +82,24 @@ class Summary:
         return f"each coefficient is within {rounded_up(worst):.0e} standard errors of the exact estimate"
 
     @property
-    def reach(self) -> str:
+    def precision(self) -> str:
         """Return the sentence on how far standard errors, z values and the deviance can be off; "": not proven."""
         accuracy, f = self.accuracy, self.accuracy.standard_errors
         if np.isnan(accuracy.deviance):
             return ""
         told = [f"deviance {rounded_up(max(accuracy.deviance, EPSILON)):.0e}"]
         if np.isfinite(f):
-            letter, largest = self.headings[2], float(np.nanmax(np.abs(self.columns[:, 2])))
+            symbol, largest = self.headings[2], float(np.nanmax(np.abs(self.columns[:, 2])))
             off = largest * (f - 1.0) + f * accuracy.worst
-            told.append(f"{letter} values {rounded_up(max(off, EPSILON)):.0e}")
+            told.append(f"{symbol} values {rounded_up(max(off, EPSILON)):.0e}")
             told.append(f"standard errors {rounded_up(max(f - 1.0, EPSILON)):.0e} of each")
         return f"Off by at most: {', '.join(told[::-1])}."
 
     @property
     def shape(self) -> str:
         """Return the estimated theta of the negative binomial with its standard error, as text."""
-        theta = getattr(self.facts.fitted.family, "theta", np.nan)
-        return f"theta = {theta:.6g} (standard error {self.facts.shape_error:.3g})"
+        theta = getattr(self.statistics.fitted.family, "theta", np.nan)
+        return f"theta = {theta:.6g} (standard error {self.statistics.shape_error:.3g})"
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a data frame of pandas, indexed by term; the intercept is "Intercept".
@@ -123,7 +123,7 @@ class Summary:
     def __str__(self) -> str:
         lines = [self._title().center(WIDTH).rstrip(), "=" * WIDTH]
         half = WIDTH // 2 - 1
-        for left, right in self._facts():
+        for left, right in self._statistics():
             lines.append("  ".join(f"{name + ':':<18}{value:>{half - 18}}" for name, value in (left, right)).rstrip())
         widths = [9, 9, 9, 9, 10, 10]
         wide = max(WIDTH - sum(widths), max(map(len, self.terms), default=0) + 1)
@@ -132,7 +132,7 @@ class Summary:
         for term, row in zip(self.terms, self._cells(), strict=True):
             cells = "".join(f"{' ' + cell:>{width}}" for cell, width in zip(row, widths, strict=True))
             lines.append(f"{term:<{wide}}{cells}")
-        return "\n".join([*lines, "=" * WIDTH, *self._notes()])
+        return "\n".join([*lines, "=" * WIDTH, *self._remarks()])
 
     def __repr__(self) -> str:
         return str(self)
@@ -140,45 +140,48 @@ class Summary:
     def _repr_html_(self) -> str:
         """Return the table as HTML, for notebooks."""
         heads = "".join(f"<th>{escape(head)}</th>" for head in ["", *self.headings])
-        facts = "".join(
+        statistics = "".join(
             f"<tr><th>{escape(a)}</th><td>{escape(b)}</td><th>{escape(c)}</th><td>{escape(d)}</td></tr>"
-            for (a, b), (c, d) in self._facts()
+            for (a, b), (c, d) in self._statistics()
         )
         rows = "".join(
             f"<tr><th>{escape(term)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
             for term, row in zip(self.terms, self._cells(), strict=True)
         )
-        notes = "<br>".join(escape(note) for note in self._notes())
+        remarks = "<br/>".join(escape(remark) for remark in self._remarks())
         return (
-            f"<table><caption>{escape(self._title())}</caption>{facts}</table>"
-            f"<table><tr>{heads}</tr>{rows}</table><p>{notes}</p>"
+            f"<table><caption>{escape(self._title())}</caption>{statistics}</table>"
+            f"<table><tr>{heads}</tr>{rows}</table><p>{remarks}</p>"
         )
 
     def _title(self) -> str:
         """Return the title of the table."""
         names = {"cox": "Cox proportional hazards", "multinomial": "Multinomial logistic regression"}
-        return names.get(self.facts.fitted.model, "Generalised linear model")
+        return names.get(self.statistics.fitted.model, "Generalised linear model")
 
-    def _facts(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    def _statistics(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
         """Return the header: pairs of (name, value), two to a line."""
-        facts, fitted = self.facts, self.facts.fitted
+        statistics, fitted = self.statistics, self.statistics.fitted
         left = [
             ("Family", fitted.model),
             ("Link", fitted.family.link if fitted.family is not None else ""),
             ("Method", fitted.method),
             ("Covariance", COVARIANCES.get(self.vcov, self.vcov)),
-            ("Observations", f"{facts.n}"),
-            ("Df residuals", f"{facts.df_resid}"),
-            ("Df model", f"{facts.rank - int((fitted.is_intercept & fitted.free).sum())}"),
+            ("Observations", f"{statistics.n}"),
+            ("Df residuals", f"{statistics.df_resid}"),
+            ("Df model", f"{statistics.rank - int((fitted.is_intercept & fitted.free).sum())}"),
         ]
         right = [
-            ("Log-likelihood", _number(facts.log_likelihood)),
-            ("Deviance", _number(facts.deviance)),
-            ("Null deviance", _number(facts.null_deviance)),
-            ("Pearson chi2", _number(facts.pearson)),
-            ("Dispersion", f"{_number(facts.dispersion)}{'' if facts.dispersion_is_estimated else ' (known)'}"),
-            ("AIC", _number(facts.aic)),
-            ("BIC", _number(facts.bic)),
+            ("Log-likelihood", _number(statistics.log_likelihood)),
+            ("Deviance", _number(statistics.deviance)),
+            ("Null deviance", _number(statistics.null_deviance)),
+            ("Pearson chi2", _number(statistics.pearson)),
+            (
+                "Dispersion",
+                f"{_number(statistics.dispersion)}{'' if statistics.dispersion_is_estimated else ' (known)'}",
+            ),
+            ("AIC", _number(statistics.aic)),
+            ("BIC", _number(statistics.bic)),
         ]
         return list(zip(left, right, strict=True))
 
@@ -192,25 +195,25 @@ class Summary:
             for gone, row in zip(aliased, self.columns, strict=True)
         ]
 
-    def _notes(self) -> list[str]:
+    def _remarks(self) -> list[str]:
         """Return the sentences below the table: the proof first."""
-        notes = [self.proof[0].upper() + self.proof[1:] + "."]
+        remarks = [self.proof[0].upper() + self.proof[1:] + "."]
         if self.rows is not None:
-            notes.append(f"Rows: {rows_text(*self.rows)}.")
-        if self.reach:
-            notes.append(self.reach)
-        if self.facts.shape_is_estimated:
-            notes.append(f"{self.shape}, estimated beside the coefficients.")
-            notes.append("Standard errors and the proof of the coefficients are those at this theta.")
+            remarks.append(f"Rows: {rows_text(*self.rows)}.")
+        if self.precision:
+            remarks.append(self.precision)
+        if self.statistics.shape_is_estimated:
+            remarks.append(f"{self.shape}, estimated beside the coefficients.")
+            remarks.append("Standard errors and the proof of the coefficients are those at this theta.")
         if np.isnan(self.columns[:, 0]).any():
-            notes.append("NA: the column is a combination of others, so the data do not determine its coefficient.")
+            remarks.append("NA: the column is a combination of others, so the data do not determine its coefficient.")
         if self.exponentiated:
-            notes.append("exp(coefficient) is shown, with standard errors by the delta method.")
+            remarks.append("exp(coefficient) is shown, with standard errors by the delta method.")
         if self.df:
-            notes.append(f"Student's t with {self.df} degrees of freedom.")
+            remarks.append(f"Student's t with {self.df} degrees of freedom.")
         if self.vcov == "cluster":
-            notes.append(f"{self.facts.clusters} clusters.")
-        return notes
+            remarks.append(f"{self.statistics.clusters} clusters.")
+        return remarks
 
 
 def _number(value: float) -> str:

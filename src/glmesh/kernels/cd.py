@@ -57,7 +57,7 @@ def _compare(r, w):
 
 @kernel
 def _weighted_curvature(design, j, h):
-    """Return sum_i h_i a_ij^2, a float, for column j of the matrix A in `design` (a Design) and row weights h, (d,).
+    """Return sum_i h_i a_ij^2 for column j of the matrix A in `design` (a NodeColumns) and row weights h, (d,).
 
     If j is a group of columns A_j, return an upper bound of the squared spectral norm of diag(h)^(1/2) A_j: the smaller
     of its squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an entry. The result, a float, is
@@ -79,7 +79,7 @@ def _weighted_curvature(design, j, h):
 def _move(design, node, i, change):
     """Add q `change` a_i to the residual of a node, in place: r += q change (h o a_i), a_i column i of the data matrix.
 
-    `design` is a Design, `node` a NodeView with the residual r, the curvature q and the row weights h (1 if it has
+    `design` is a NodeColumns, `node` a NodeView with the residual r, the curvature q and the row weights h (1 if it has
     none).
     """
     if node.h.size > 0:
@@ -94,8 +94,8 @@ def _column_step(design, node, x, i, curvature):
 
     The objective is slope (t - x_i) + curvature/2 (t - x_i)^2 + g_i(t) with slope = <a_i, residual>. Return (change of
     x_i, margin), two floats: the margin is how far the slope may move before x_i leaves the kink or bound of g_i that
-    it is at, and -1 if x_i changed or is at none. `design` is a Design, `node` a NodeView, `x` all variables, shape
-    (columns,).
+    it is at, and -1 if x_i changed or is at none. `design` is a NodeColumns, `node` a NodeView, `x` all variables,
+    shape (columns,).
     """
     slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
@@ -118,7 +118,7 @@ def _group_step(design, node, x, j, curvature, slopes):
     Here z = curvature x_j - A_j^T r, written to `slopes`, shape (columns,), and r is the node's residual, which is
     updated. `weight` is the factor of norm(x_j) in the penalty. Return (Euclidean length of the change of x_j, margin),
     two floats: the margin is how far A_j^T r may move before a group at zero leaves zero, and -1 if x_j is not zero.
-    `design` is a Design, `node` a NodeView, `x` all variables, shape (columns,).
+    `design` is a NodeColumns, `node` a NodeView, `x` all variables, shape (columns,).
     """
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
@@ -142,8 +142,8 @@ def _pass(design, task, memory, scratch, node, pass_):
     """Make pass number `pass_` of coordinate descent over one node's units (columns, or groups of them), in place.
 
     Units that sleep are skipped: their variables are at a kink or bound, and the residual has moved too little since to
-    free them. `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. The
-    pass writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a
+    free them. `design` is a NodeColumns, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch, `node` a NodeView.
+    The pass writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a
     bool: whether any variable moved.
     """
     bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
@@ -189,8 +189,8 @@ def _pass(design, task, memory, scratch, node, pass_):
 def _begin(design, task, memory, scratch, k):
     """Return the NodeView of node k (0..n-1), with its residual r_k set to the gradient w_k, for a local solve.
 
-    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch. The NodeView holds the node's rows
-    of their arrays without copies; the node's entries of the scratch arrays are set too.
+    `design` is a NodeColumns, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch. The NodeView holds the node's
+    rows of their arrays without copies; the node's entries of the scratch arrays are set too.
     """
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
@@ -218,7 +218,8 @@ def _finish(design, task, memory, scratch, node):
     D_k is the change of the node's variables x_k in this round, A_k its columns; gamma, step and q are fields of `task`
     (a LocalTask). q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed from the columns where
     it is small beside w_k (`LocalTask.afresh`), or where rows without weight hide it from the residual. `design` is a
-    Design, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. Writes task.x and task.estimate; returns nothing.
+    NodeColumns, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. Writes task.x and task.estimate; returns
+    nothing.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
     begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
@@ -245,7 +246,7 @@ def _solve_node(design, task, memory, scratch, k):
 
     The passes end at their cap task.passes[k], at the accuracy task.target[k], or with a pass in which nothing moves.
     Writes x_k, the node's estimate, task.theta[k] (the accuracy reached) and task.visited[k] (nonzeros visited).
-    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch.
+    `design` is a NodeColumns, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch.
     """
     node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
     if target >= 0.0:
@@ -270,9 +271,10 @@ def _solve_node(design, task, memory, scratch, k):
 def solve_nodes(design, task, memory, scratch):
     """Find an update D_k for every node k that decreases <w_k, A_k D> + q_k/2 norm(A_k D)^2 + g(x_k + D), and apply it.
 
-    x_k += gamma D_k and estimate_k += step_k q_k A_k D_k. `design` (a Design) has the columns A_k and the penalty g,
-    `task` (a LocalTask) the other symbols, `memory` (a Memory) the residuals of earlier rounds, `scratch` (a Scratch)
-    room. Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
+    x_k += gamma D_k and estimate_k += step_k q_k A_k D_k. `design` (a NodeColumns) has the columns A_k and the penalty
+    g, `task` (a LocalTask) the other symbols, `memory` (a Memory) the residuals of earlier rounds, `scratch` (a
+    Scratch) room. Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns
+    nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):
         task.visited[k] = ZERO

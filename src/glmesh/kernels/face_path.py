@@ -27,4 +27,4 @@ def minimise_each(H, slopes, points, l1, l2, bounds, n_free, ahead, out, space, 
             S[i, i] += l2[a, i]
             limits[0, i] = l1[a, i]
             out[a, i] = out[a - ONE, i] if ahead and a > ZERO else points[a, i]
-        minimise(S, slopes[a], limits, points[a], out[a], n_free, space[1], space[2], panel, work, face)
+        minimise(S, slopes[a], limits, points[a], out[a], n_free, 0.0, space[1], space[2], panel, work, face)

@@ -271,10 +271,12 @@ def _end(u, delta, l1, lo, hi):
 
 
 @kernel
-def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
+def minimise(S, b, limits, w, u, n_free, enough, L, M, panel, work, face):
     """Write the minimiser u of b.(u - w) + (u - w).S (u - w)/2 + sum_i l1_i abs(u_i) on lo <= u <= hi, in place.
 
-    u holds a first guess. Return a bool: whether the conditions of a minimiser hold up to rounding.
+    u holds a first guess. Return a bool: whether the conditions of a minimiser hold up to rounding. If they do not yet,
+    the search ends where a coordinate descent and the faces after it lower the function by at most the part `enough`,
+    a float, of what is gained since w; with 0.0 it goes on.
 
     S, shape (d, d), is symmetric and positive semidefinite; b, w and u have shape (d,); `limits` has the rows l1, lo
     and hi, shape (3, d). The first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8,
@@ -301,12 +303,13 @@ def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
         for j in range(n_free, i):
             L[j, i] = L[i, j]
     for i in range(n_free, d):
+        y[i] = rho[i]  # slope at w
         change[i] = u[i] - w[i]
     for i in range(n_free, d):
         row = L[i]
         for j in range(n_free, d):
             rho[i] += row[j] * change[j]
-    n, found = ZERO, n_free == d
+    n, found, gain = ZERO, n_free == d, 0.0
     if not found:
         for _ in range(ROUNDS):
             _descend(L, n_free, limits, u, rho, curve)
@@ -315,7 +318,10 @@ def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
                 if _face_step(L, n_free, limits, u, rho, M, face, n, delta, change):
                     break
             found = _violation(n_free, limits, u, rho, curve) <= OPTIMAL * scale
-            if found:
+            before, gain = gain, 0.0
+            for i in range(n_free, d):
+                gain -= 0.5 * (y[i] + rho[i]) * (u[i] - w[i]) + limits[0, i] * (abs(u[i]) - abs(w[i]))
+            if found or (enough > 0.0 and gain - before <= enough * gain):
                 break
     _back(S, b, limits, w, u, n_free, L, M, y, face, n, work)
     return found

@@ -157,6 +157,20 @@ def pack_triangle(matrix, factors, out):
 
 
 @kernel
+def pack_columns(matrix, columns, factors, out):
+    """Write the upper triangle of diag(factors) M diag(factors), row by row, to `out`, shape (n (n + 1) / 2,).
+
+    M, shape (n, n), is the symmetric `matrix` on the n `columns`; `factors` has shape (n,).
+    """
+    n, t = np.uint64(factors.size), ZERO
+    for i in range(n):
+        row, factor = matrix[np.uint64(columns[i])], factors[i]
+        for j in range(i, n):
+            out[t] = row[np.uint64(columns[j])] * factor * factors[j]
+            t += ONE
+
+
+@kernel
 def add_sums(matrix, vectors, gram, moments):
     """Add X' diag(w) X to the upper triangle of `gram`, shape (p, p), and X' V to `moments`, shape (p, r), in place.
 

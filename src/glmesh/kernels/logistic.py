@@ -48,7 +48,7 @@ def _divergence(p, v):
 
 @kernel
 def logistic_rows(query, losses, at, spans, out):
-    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is an Asked.
+    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is a Wanted.
 
     The arguments are those of `smooth_rows`; a logistic loss is never softened, and shorter steps are not asked for.
     """
@@ -72,8 +72,8 @@ def logistic_rows(query, losses, at, spans, out):
             if query.second:
                 out.bends[i] = c * _bound(u) if query.majorant else c * (p * r)
             if query.dual:
-                before, rest, _ = _expits(-y * z[i])
-                bend = c * _bound(z[i]) if query.stepped_majorant else c * (before * rest)
+                before, after, _ = _expits(-y * z[i])
+                bend = c * _bound(z[i]) if query.stepped_majorant else c * (before * after)
                 if query.damping > 0.0:
                     bend += query.damping * c * _bound(z[i])
                 theta = -query.shrink * min(max(y * c * before - bend * q[i], lo), hi)

@@ -16,7 +16,7 @@ N_SUMS = 8  # columns of `RowSums.sums` before those of shorter steps
 FEW = np.uint64(64)  # rows whose terms are added by themselves first, so that rounding does not grow with all rows
 
 
-class Asked(NamedTuple):
+class Wanted(NamedTuple):
     """What is asked of all rows alike; fields are those of `Query` with these names, but for `dual` and `second`."""
 
     softness: float
@@ -89,15 +89,15 @@ def _slack(row, x, u, z):
         return math.inf
     away = x - z
     if z != 0.0 and z > row[3] and z < row[4]:
-        rest = 2.0 * row[0] * abs(x) if x * z < 0.0 else 0.0
+        linear = 2.0 * row[0] * abs(x) if x * z < 0.0 else 0.0
     else:
-        rest = max((row[1] * z + row[2] - u) * away + row[0] * (abs(x) - abs(z)), 0.0)
-    return 0.5 * row[1] * away * away + rest
+        linear = max((row[1] * z + row[2] - u) * away + row[0] * (abs(x) - abs(z)), 0.0)
+    return 0.5 * row[1] * away * away + linear
 
 
 @kernel
 def smooth_rows(query, losses, at, spans, out):
-    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is an Asked.
+    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is a Wanted.
 
     `losses` is (table (m, 5), largest curvatures (m,)), `at` is (predictions z, their change q, by how much they may be
     wrong), each of shape (m,); `spans` is (first row of each node and m, (n_hosted + 1,); lengths of shorter steps,

@@ -23,7 +23,7 @@ from glmesh.kernels.terms import GROUPS, LOGISTIC_DUAL, conjugate, ray_limit, ro
 from glmesh.types import Matrix, Unsigned, Vector
 
 
-class Design(NamedTuple):
+class NodeColumns(NamedTuple):
     """Columns of the data matrix A and penalty terms g_i of n nodes, as arrays that the kernels read.
 
     A node holds consecutive *units*: single columns, or groups of columns whose variables move together. `table` has a
@@ -151,7 +151,7 @@ def gap_and_decrease(design, node, scratch, x, old_terms):
 
         <w, u> + q/2 norm(u)^2 + g(x) + norm(s r - w)^2/(2q) + <s r, A before> + g*(-A^T s r).
 
-    `design` is a Design, `node` a NodeView, `scratch` a Scratch whose `pulls` are overwritten.
+    `design` is a NodeColumns, `node` a NodeView, `scratch` a Scratch whose `pulls` are overwritten.
 
     g* is the conjugate of g.
     """
@@ -181,8 +181,8 @@ def gap_and_decrease(design, node, scratch, x, old_terms):
 def _feasible_scale(design, node, pulls):
     """Write pulls = -A^T r; return the largest s in [0, 1] with s pulls in the domain of g*, -1 if there is none.
 
-    g* is the conjugate of the penalty of a node's variables, A are the node's columns of `design` (a Design) and r is
-    the residual of `node` (a NodeView). `pulls` has shape (columns,).
+    g* is the conjugate of the penalty of a node's variables, A are the node's columns of `design` (a NodeColumns) and r
+    is the residual of `node` (a NodeView). `pulls` has shape (columns,).
     """
     kind, bounds, table = design.kind, design.bounds, design.table
     s = 1.0

@@ -14,6 +14,7 @@ from glmesh.kernels.gram import (
     add_gram,
     add_products,
     add_sums,
+    pack_columns,
     pack_triangle,
     standardised_products,
     unpack_triangle,
@@ -33,8 +34,8 @@ from glmesh.kernels.narrow import (
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
-from glmesh.kernels.smooth import N_SUMS, Asked, RowSums, smooth_rows
-from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch, node_terms
+from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
+from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch, node_terms
 from glmesh.kernels.units import largest_bits, round_to_units
 
 
@@ -57,7 +58,7 @@ def warm_up() -> None:
     products(ends, *matrix, x, zero, row)
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
-        Design(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
+        NodeColumns(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
         LocalTask(
             x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count
         ),
@@ -77,7 +78,7 @@ def warm_up_totals() -> None:
     n, face, ends = np.uint64(1), np.zeros(1, np.uint64), np.array([0, 1])
     matrix = (ends, np.zeros(1, np.int32), one)
     panel, work, limits = np.empty((8, 1)), np.empty((7, 1)), np.array([[0.0], [-np.inf], [np.inf]])
-    minimise(unit.copy(), one, limits, x, x.copy(), n, unit.copy(), unit.copy(), panel, work, face)
+    minimise(unit.copy(), one, limits, x, x.copy(), n, 0.0, unit.copy(), unit.copy(), panel, work, face)
     minimise_each(
         unit, unit, zeros, zeros, zeros, limits[1:], n, True, unit.copy(), np.ones((3, 1, 1)), panel, work, face, limits
     )
@@ -85,6 +86,7 @@ def warm_up_totals() -> None:
     invert(unit, unit.copy())
     add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), False, unit.copy())
     pack_triangle(unit, one, x.copy())
+    pack_columns(unit, ends[:1], one, x.copy())
     unpack_triangle(one, zeros.copy())
     add_sums(matrix, unit, zeros.copy(), zeros.copy())
     add_products(matrix, unit, zeros.copy())
@@ -126,7 +128,7 @@ def warm_up_totals() -> None:
     node_grams(unit, ends, one, (one, x.copy()), zeros.copy())
     for rows in (smooth_rows, logistic_rows):
         rows(
-            Asked(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
+            Wanted(1.0, 1.0, 0.0, 0.0, False, False, False, False, False),
             (np.ones((1, 5)), one),
             (x, x, x),
             (ends, x[:0], np.zeros(N_SUMS)),

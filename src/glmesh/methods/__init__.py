@@ -20,9 +20,10 @@ from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.likelihood.method import MaximumLikelihood
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
-from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
+from glmesh.methods.totals.nodes import TotalMethod, TotalNodes
 from glmesh.methods.totals.row_space import RowSpace
 from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.state import TotalState
 
 __all__ = [
     "Cocoa",

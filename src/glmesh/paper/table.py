@@ -13,8 +13,8 @@ def datasets(settings: Settings) -> Findings:
     for name in NAMES:
         data = settings.load(*((name, "news20") if name == "webspam" else (name,)))
         m, p = data.X.shape
-        note = data.source if data.name == name else f"{data.name} ({data.source}) in its place"
-        rows.append([ENTRIES[name].title, ENTRIES[name].shape, f"{m:,}", f"{p:,}", f"{data.density:.2g}", note])
+        source = data.source if data.name == name else f"{data.name} ({data.source}) in its place"
+        rows.append([ENTRIES[name].title, ENTRIES[name].shape, f"{m:,}", f"{p:,}", f"{data.density:.2g}", source])
         real.append(data.real and data.name == name)
     about = (
         "The paper's Table 1 (samples x features, sparsity), and what was used here; features that occur in no sample "

@@ -121,8 +121,8 @@ def label_lines(axes: "Axes", *, size: float = 10.0, names: "Sequence[str] | Non
     """
     figure = axes.figure.figure  # the whole, also of a subfigure
     figure.draw_without_rendering()  # the layout decides how high the axes are
-    inside: list[tuple[float, float, str, Any]] = []  # (y, x, label, colour), x and y as parts of the axes
-    edge: list[tuple[float, float, str, Any]] = []
+    inside: list[tuple[float, float, str, object]] = []  # (y, x, label, colour), x and y as parts of the axes
+    edge: list[tuple[float, float, str, object]] = []
     for line in axes.lines:
         label, points = str(line.get_label()), np.asarray(line.get_xydata(), dtype=np.float64)
         points = points[np.isfinite(points).all(axis=1)]
@@ -133,7 +133,7 @@ def label_lines(axes: "Axes", *, size: float = 10.0, names: "Sequence[str] | Non
             (edge if x > 0.98 else inside).append((float(y), min(float(x), 1.0), label, line.get_color()))
     edge.sort(key=lambda end: end[0])
     line_height = 1.25 * size / 72 * figure.dpi / axes.get_window_extent().height
-    heights = [*(y for y, *_ in inside), *_moved_apart([y for y, *_ in edge], line_height)]
+    heights = [*(y for y, *_ in inside), *moved_apart([y for y, *_ in edge], line_height)]
     for (y, x, label, colour), height in zip([*inside, *edge], heights, strict=True):
         moved = abs(height - y) > 1e-3
         axes.annotate(
@@ -152,7 +152,7 @@ def label_lines(axes: "Axes", *, size: float = 10.0, names: "Sequence[str] | Non
         )
 
 
-def _moved_apart(heights: Sequence[float], least: float) -> Vector:
+def moved_apart(heights: Sequence[float], least: float) -> Vector:
     """Return heights that are `least` apart and nearest to the given ones, which ascend, in the sum of squares.
 
     With k * least taken off the k-th, these are the nearest ascending numbers: neighbours that are out of order are

@@ -245,8 +245,8 @@ def log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> floa
     if not len(values):
         return np.nan
     goals = [goal] if goal is not None and 0 < goal < np.inf else []
-    room = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
-    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), room])))
+    below = [one / 2.0 for one in goals]  # below a goal, which would lie on the axis otherwise
+    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), below])))
     # up to 1 at least, so that what is tiny looks tiny
     low, high = (int(decades.min()), max(int(decades.max()) + 1, 0)) if len(decades) else (-16, 0)
     floor = 10.0 ** (low - 1) if (values == 0).any() else np.nan
@@ -405,35 +405,39 @@ def training(
     6
     """
     drawn = new_figure(10.5, 5.6)
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     for column, label in enumerate(("objective", "duality gap, relative", "consensus violation")):
         for row, against in enumerate(("round", "bytes")):
             axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
-            key = ("objective", "gap", "consensus")[column]
-            curves = [_relative(one, key) if column == 1 else np.asarray(one[key]) for one in histories]
-            proofs = [_relative(one, "certificate") for one in histories if column == 1 and "certificate" in one]
-            floor = np.nan if column == 0 else log_axis(axes, [*curves, *proofs], tol if column == 1 else None)
-            for history, values in zip(histories, curves, strict=True):
-                keep = np.isfinite(values) & ((values >= 0) | (column == 0))
-                xs, ys = (
-                    np.asarray(history[against])[keep],
-                    values[keep] if column == 0 else above(values[keep], floor),
-                )
-                axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
-                axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
-            if column == 1:
-                _draw_proofs(axes, histories, against, floor)
             if row == 0:
                 axes.set_title(label, color=INK, fontsize=11, loc="left")
-            axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)
-            axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
-            if against == "bytes":
-                axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
-            plain_axes(axes)
-            if column == 2:
-                _say_agreed(axes, histories)
+            _draw_histories(axes, histories, ("objective", "gap", "consensus")[column], against, tol)
     return finish(drawn, path, title)
+
+
+def _draw_histories(
+    axes: "Axes", histories: Sequence[Mapping[str, Vector]], key: str, against: str, tol: float | None
+) -> None:
+    """Draw "objective", "gap" or "consensus" of each history against "round" or "bytes"; `tol` is the gap's goal."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    is_gap, is_log = key == "gap", key != "objective"
+    curves = [_relative(one, key) if is_gap else np.asarray(one[key]) for one in histories]
+    proofs = [_relative(one, "certificate") for one in histories if is_gap and "certificate" in one]
+    floor = log_axis(axes, [*curves, *proofs], tol if is_gap else None) if is_log else np.nan
+    for history, values in zip(histories, curves, strict=True):
+        keep = np.isfinite(values) & ((values >= 0) | (not is_log))
+        xs, ys = np.asarray(history[against])[keep], above(values[keep], floor) if is_log else values[keep]
+        axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
+        axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
+    if is_gap:
+        _draw_proofs(axes, histories, against, floor)
+    axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
+    if against == "bytes":
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
+    plain_axes(axes)
+    if key == "consensus":
+        _say_agreed(axes, histories)
 
 
 def _draw_proofs(axes: "Axes", histories: Sequence[Mapping[str, Vector]], against: str, floor: float) -> None:

@@ -84,8 +84,8 @@ def curve(
     for i, row in enumerate(canvas.rows()):
         lines.append(f"{labels.get(i, ''):>{_MARGIN - 1}} {tick if i in labels else rule}{row}")
     first, last = f"{x.min():.6g}", f"{x.max():.6g}"
-    room = canvas.width - len(first) - len(last)
-    middle = f"{xlabel if len(xlabel) <= room - 2 else '':^{max(room, 1)}}"
+    spare = canvas.width - len(first) - len(last)
+    middle = f"{xlabel if len(xlabel) <= spare - 2 else '':^{max(spare, 1)}}"
     lines += [" " * _MARGIN + corner + dash * canvas.width, " " * (_MARGIN + 1) + first + middle + last]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -212,7 +212,7 @@ class _Canvas:
         It shows only where the canvas has no dots.
         """
         self._below |= {(line, column): "-" if self._ascii else "╌" for column in range(0, self.width, 2)}
-        self._below |= {(line, i): letter for i, letter in enumerate(f"{word} "[: self.width])}
+        self._below |= {(line, i): sign for i, sign in enumerate(f"{word} "[: self.width])}
 
     def write(self, dot: Dot, text: str) -> None:
         """Put text over the dots, beginning at the character of `dot`, (row, column) on the grid of dots.
@@ -221,7 +221,7 @@ class _Canvas:
         """
         line, column = self.cell(dot)
         column = max(min(column, self.width - len(text)), 0)
-        self._text |= {(line, column + i): letter for i, letter in enumerate(text)}
+        self._text |= {(line, column + i): sign for i, sign in enumerate(text)}
 
     def rows(self) -> list[str]:
         """Return the lines of the canvas as texts of `width` characters each."""
@@ -229,8 +229,8 @@ class _Canvas:
         cells = self._dots.reshape(self._height, down, self.width, across)
         codes = np.einsum("idja,da->ij", cells, self._bits)
         glyphs = np.where(codes == 0, " ", "." if self._ascii else (codes + 0x2800).astype(np.uint32).view("U1"))
-        for place, letter in self._below.items():
-            glyphs[place] = letter if codes[place] == 0 else glyphs[place]
-        for place, letter in self._text.items():
-            glyphs[place] = letter
+        for place, sign in self._below.items():
+            glyphs[place] = sign if codes[place] == 0 else glyphs[place]
+        for place, sign in self._text.items():
+            glyphs[place] = sign
         return ["".join(line) for line in glyphs]

@@ -11,31 +11,25 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
-from glmesh.functions import Family, Loss, Separable, Smooth, Softmax
-from glmesh.linalg import Columns
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.functions import Family, Loss, Separable, Softmax
 from glmesh.problem.named import (
     Names,
-    check_labels,
-    check_rows,
-    in_order,
-    named_matrix,
     refuse_permuted,
-    target_name,
 )
 from glmesh.problem.node_data import CompositeObjective, NodeData
+from glmesh.problem.objectives import NodeObjectives
 from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
+from glmesh.problem.parts import data_of_nodes
 from glmesh.problem.spec import ProblemSpec, Split, loss_of
-from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
 
 
-class Problem:
+class Problem(NodeObjectives):
     """Generalised linear model on given data, as an objective that is split over the nodes of a network.
 
     The objective, for coefficients w and an intercept b that is not penalised (0 without `fit_intercept`)::
@@ -241,25 +235,7 @@ class Problem:
         """
         targets = [part[1] for part in parts if isinstance(part, tuple | list) and len(part) in (2, 3)]
         spec = ProblemSpec.of(loss_of(loss, family, link, targets), penalty, alpha, l1_ratio, split, fit_intercept)
-        _check_parts(parts, spec)
-        check_rows(parts, split)
-        named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
-        named = in_order(named, [target_name(part[1]) for part in parts], split)
-        if offsets is not None:
-            if len(offsets) != len(parts):
-                raise InvalidInput(f"{len(offsets)} offsets for {len(parts)} nodes; give one per node")
-            both = zip(named, offsets, strict=True)
-            named = [_behind(names, with_offset(X, own, f"X of node {k}")) for k, ((X, names), own) in enumerate(both)]
-            spec = hold_offset(spec, named[0][0].shape[1])
-        checked = [
-            NodeData(spec, X, part[1], part[2] if len(part) == 3 else None, f" of node {k}", names)
-            for k, (part, (X, names)) in enumerate(zip(parts, named, strict=True))
-        ]
-        if spec.loss.classifies and split == "samples":
-            check_labels([np.unique(part.y) for part in checked], "code the labels alike in all parts: two in all")
-        if not any(part.m for part in checked) or not any(part.p for part in checked):
-            raise InvalidData(f"all {len(checked)} parts are empty")
-        return Problem(spec, checked, pooled=False)
+        return Problem(*data_of_nodes(parts, spec, offsets), pooled=False)
 
     def check(self) -> None:
         """Raise InvalidData or InvalidInput if the nodes' data and the penalty do not make one problem together."""
@@ -269,93 +245,6 @@ class Problem:
             summary = self.summary
             for k, part in enumerate(self.parts):
                 part.check(summary, k)
-
-    @property
-    def composite(self) -> CompositeObjective:
-        """CompositeObjective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them.
-
-        Raise UnsuitablePair for loss and penalty that cannot be written f(Ax) + g(x) with this split.
-        """
-        if self._composite is None:
-            summary = self.summary
-            each = [part.compose(summary, k) for k, part in enumerate(self.parts)]
-            columns = each[0].columns if len(each) == 1 else Columns.join([one.columns for one in each])
-            g = each[0].g.join([one.g for one in each], [one.columns.n for one in each])
-            self._composite = CompositeObjective(columns, each[0].f, g)
-        return self._composite
-
-    @cached_property
-    def primal(self) -> CompositeObjective:
-        """CompositeObjective f(Xw) + g(w) over the rows of all nodes, split by samples: f the loss, g the penalty.
-
-        Only a simulation has all rows. An intercept that is not penalised is left out.
-        """
-        summary = self.summary
-        rows = Columns.join([part.columns.widen(summary.width) for part in self.parts])
-        y = np.concatenate([part.targets(summary) for part in self.parts])
-        f = self.spec.loss.smooth(y, np.concatenate([part.weight for part in self.parts]))
-        if f is None:
-            raise UnsuitablePair(f"the {self.spec.loss.name} loss is not smooth")
-        return CompositeObjective(Columns.of(rows.to_scipy().T), f, self.spec.penalty_of(None))
-
-    def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return the CompositeObjective f(Ax) + g(x) over the columns of one node.
-
-        `own` are the indices of those columns in the user's matrix. `summary` is the merged DataSummary of all nodes
-        where data was given per node; None: the data is pooled.
-        """
-        if summary is None:
-            whole = self.composite
-            return CompositeObjective(whole.columns.take(own), whole.f, whole.g.take(own))
-        held, order = self.parts[node].compose(summary, node), self._order(own)
-        return held if order is None else CompositeObjective(held.columns.take(order), held.f, held.g.take(order))
-
-    def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return the functions (f, g) of f(Ax) + g(x) over the columns `own` of one node, without making the matrix A.
-
-        `own` are the indices of those columns in the user's matrix. `summary` is the merged DataSummary of all nodes
-        where data was given per node; None: the data is pooled.
-        """
-        if summary is None:
-            return self.composite.f, self.composite.g.take(own)
-        f, g = self.parts[node].functions(summary, node)
-        order = self._order(own)
-        return f, g if order is None else g.take(order)
-
-    def _order(self, own: Indices) -> Indices | None:
-        """Return the permutation that puts a node's stored columns in the order `own`; None if it is the identity.
-
-        `own` are the indices of the node's columns in the user's matrix.
-        """
-        order = own - own.min(initial=self.n)
-        return None if np.array_equal(order, np.arange(len(order))) else order
-
-    def node_data(self, node: int, own: Indices) -> NodeData:
-        """Return the NodeData of one node, whose columns have the indices `own` in the user's matrix."""
-        return self.parts[0].shrunk(own) if self.pooled else self.parts[node]
-
-    @property
-    def summary(self) -> DataSummary:
-        """DataSummary of all nodes' data, merged: width of the data, range of the targets, sum of weights."""
-        return DataSummary.merge([part.summary() for part in self.parts])
-
-    @property
-    def classes(self) -> tuple[float, float] | None:
-        """Labels (negative, positive) of a classification; None for a regression."""
-        return self.summary.classes if self.spec.loss.classifies else None
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the p features in the order of the coefficients; None if the data came without names."""
-        if self.spec.split == "samples":
-            return self.parts[0].names
-        each = [part.names for part in self.parts]
-        return None if None in each else tuple(name for names in each for name in names or ())
-
-    @property
-    def n(self) -> int:
-        """Number of variables, the columns of A."""
-        return sum(part.columns.n for part in self.parts)
 
     def grown(
         self,
@@ -480,69 +369,6 @@ class Problem:
         new._composite = CompositeObjective(self.composite.columns, both[0][0], g)
         return new
 
-    def coefficients(self, x: Vector, shared: Vector) -> tuple[Vector, float]:
-        """Return (coef, intercept) of a solution.
-
-        Parameters
-        ----------
-        x : array of shape (n,)
-            Variables in the user's order.
-        shared : array of shape (d,)
-            Ax, or an estimate of it.
-
-        Returns
-        -------
-        coef : array of shape (p,)
-            x split by features, grad f(shared) split by samples.
-        intercept : float
-            0 without intercept.
-        """
-        f = self.composite.f
-        if self.spec.split == "samples":
-            return self.model_of(f.gradient(shared))
-        return x.copy(), f.offset(shared)
-
-    def model_of(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients (p,), intercept) from a gradient w of f, (d,), which is the model split by samples."""
-        return self.composite.f.split(w)
-
-    def objective(self, coef: Vector, intercept: float | Vector = 0.0) -> float:
-        """Return the objective at given coefficients.
-
-        Parameters
-        ----------
-        coef : array of shape (p,) or (C, p)
-            Coefficients w; of the multinomial family a row for each class.
-        intercept : float or array of shape (C,), default 0.0
-            b; of no effect on a problem without intercept.
-
-        Returns
-        -------
-        float
-            sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w); infinite outside the bounds of the penalty.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from glmesh import Problem
-        >>> Problem.glm(np.eye(3), np.array([3.0, -2.0, 0.5]), penalty="l1").objective(np.array([2.0, -1.0, 0.0]))
-        4.125
-        """
-        if not self.spec.has_form:
-            summary, b = self.summary, intercept if self.spec.fit_intercept else 0.0
-            penalty = sum(self.spec.penalty_of(None).value(row) for row in np.atleast_2d(coef))
-            return penalty + sum(part.loss_at(coef, b, summary) for part in self.parts)
-        assert isinstance(intercept, float | int | np.number)  # of one linear predictor
-        f, g, columns = self.composite.f, self.composite.g, self.composite.columns
-        if self.spec.split == "samples":
-            return f.penalty_of(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))
-        return f.value_with(columns.dot(coef), intercept) + g.value(coef)
-
-    @property
-    def holds_all(self) -> bool:
-        """Whether this process holds the data of all nodes; False where others hold a part of it."""
-        return True
-
     def in_common(self) -> dict[str, object]:
         """Return {name: value} of what all processes of a run must hold alike: shapes, feature names, and the data.
 
@@ -555,11 +381,6 @@ class Problem:
             "names of features": self.feature_names,
             "data": [(part.columns, part.y, part.weight) for part in self.parts],
         }
-
-    @property
-    def n_nodes(self) -> int | None:
-        """Number K of nodes that hold the data; None for pooled data, which a run deals out."""
-        return None if self.pooled else len(self.parts)
 
     @property
     def model(self) -> ProblemSpec:
@@ -577,22 +398,3 @@ class Problem:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
         spec = self.spec
         return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"
-
-
-def _behind(names: Names, extended: tuple[Data, Names]) -> tuple[Data, Names]:
-    """Return (matrix, names of its columns) of a matrix that `with_offset` has extended; `names` are those before."""
-    return extended[0], None if names is None else (*names, OFFSET)
-
-
-def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
-    """Raise InvalidData unless there is a part, and each of `parts` is (X, y) or (X, y, weights).
-
-    Raise InvalidInput if each node has a penalty of its own, but there are not as many penalties as parts.
-    """
-    if not len(parts):
-        raise InvalidData("parts is empty: give one (X, y) per node")
-    if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
-        raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
-    for k, part in enumerate(parts):
-        if not isinstance(part, tuple | list) or len(part) not in (2, 3):
-            raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

@@ -28,6 +28,8 @@ class Shard(Problem):
     columns over all nodes.
     """
 
+    dealt: Partition
+
     def __init__(self, data: NodeData, summary: DataSummary, dealt: Partition, first: int) -> None:
         super().__init__(data.spec, [data], pooled=True)
         self._summary, self.dealt, self.first = summary, dealt, first

@@ -186,7 +186,7 @@ def loss_of(
     if isinstance(family, Softmax) or family == Softmax.name:
         if link not in (None, "softmax"):
             raise InvalidInput(f"the multinomial family has the link 'softmax' alone, got {link!r}")
-        return family if isinstance(family, Softmax) else Softmax.of(targets)
+        return Softmax.of(targets) if isinstance(family, str) else family
     return family_of(family, link)
 
 

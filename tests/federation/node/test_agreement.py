@@ -14,8 +14,8 @@ from glmesh.federation.node.agreement import (
     other_targets,
     same_targets,
     scale_warnings,
-    settle,
     uncompared,
+    verdict_of,
 )
 from glmesh.federation.node.site_data import scales
 from glmesh.federation.wire import DataOffer
@@ -29,34 +29,34 @@ def _federation(data: Contract | None = None, **problem: Any) -> Federation:
 def test_sparse_tables_may_lack_columns_at_their_end_and_dense_ones_may_not() -> None:
     federation = _federation(loss="squared")
     sparse = {"ann": DataOffer(width=5, open=True), "ben": DataOffer(width=7, open=True)}
-    contract = settle(sparse, federation).contract
+    contract = verdict_of(sparse, federation).contract
     assert contract is not None
     assert len(contract.columns) == 7
     assert not contract.header
     dense = {"ann": DataOffer(width=5), "ben": DataOffer(width=7), "eve": DataOffer(width=7)}
-    assert settle(dense, federation).culprits["ann"].startswith("has 5 columns; ben: has 7 columns; ")
-    assert list(settle(dense, federation).culprits) == ["ann"]
+    assert verdict_of(dense, federation).culprits["ann"].startswith("has 5 columns; ben: has 7 columns; ")
+    assert list(verdict_of(dense, federation).culprits) == ["ann"]
 
 
 def test_labels_that_the_federation_file_leaves_open_are_agreed() -> None:
     contract = Contract("ill", (Column("age"),))
     federation = _federation(contract, loss="logistic")
     offers = {"ann": DataOffer("ill", [], labels=[0.0]), "ben": DataOffer("ill", [], labels=[1.0])}
-    verdict = settle(offers, federation)
+    verdict = verdict_of(offers, federation)
     assert verdict.contract == contract.with_labels((0.0, 1.0))
     one = {"ann": DataOffer("ill", [], labels=[1.0]), "ben": DataOffer("ill", [], labels=[1.0])}
-    assert "hold the labels 1; the logistic loss needs two" in settle(one, federation).culprits["ann"]
+    assert "hold the labels 1; the logistic loss needs two" in verdict_of(one, federation).culprits["ann"]
 
 
 def test_rows_are_compared_by_number_and_by_one_digest() -> None:
     federation = _federation(loss="squared", split="features")
     offers = {name: DataOffer("y", [], rows=9, ids="00") for name in ("ann", "ben", "eve")}
-    assert settle(offers, federation).contract is not None
+    assert verdict_of(offers, federation).contract is not None
     other = offers | {"eve": DataOffer("y", [], rows=9, ids="11")}
-    assert list(settle(other, federation).culprits) == ["eve"]
-    assert list(settle(offers | {"ben": DataOffer("y", [], rows=8, ids="00")}, federation).culprits) == ["ben"]
+    assert list(verdict_of(other, federation).culprits) == ["eve"]
+    assert list(verdict_of(offers | {"ben": DataOffer("y", [], rows=8, ids="00")}, federation).culprits) == ["ben"]
     nameless = offers | {"eve": DataOffer("y", [], rows=9)}
-    assert settle(nameless, _federation(loss="squared", split="features", aligned=True)).contract is not None
+    assert verdict_of(nameless, _federation(loss="squared", split="features", aligned=True)).contract is not None
 
 
 NAMES = {0: "ann", 1: "ben", 2: "eve", 3: "kim"}

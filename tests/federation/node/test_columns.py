@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 from glmesh.federation.monitor.doctor import examine
 from glmesh.federation.node.training import TrainingOutcome
+from glmesh.federation.predict import predict_together
 from glmesh.types import Matrix, Vector
+from tests.cases import LIMIT
 from tests.loopback import Loopback
 
 pytestmark = pytest.mark.waits
@@ -96,3 +99,25 @@ def test_the_doctor_foretells_messages_and_finds_nothing_wrong(tmp_path: Path) -
     sent = made.model("alice").info["communications"]
     assert isinstance(sent, int)
     assert sent <= told <= 2 * sent
+
+
+def test_sites_put_their_scores_together_with_models_of_totals(tmp_path: Path) -> None:
+    X, y = cancer()
+    made = federate(tmp_path, X, y, (10, 10, 10), problem={"loss": "logistic", "alpha": 1.0})
+    made.run()
+    assert made.errors == {}
+    found: dict[str, Matrix] = {}
+
+    def predict(name: str, own: Matrix) -> None:
+        model, scores = predict_together(tmp_path / f"{name}.toml", made.model(name), own)
+        found[name] = scores[:, 0] * model.coef[0] + model.intercept
+
+    parts = zip(NAMES, np.split(X, 3, axis=1), strict=False)
+    threads = [threading.Thread(target=predict, args=part, daemon=True) for part in parts]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(LIMIT)
+    expected = X @ coefficients(made) + made.model("alice").intercept
+    for name in NAMES[:3]:
+        np.testing.assert_allclose(found[name], expected, atol=1e-9)

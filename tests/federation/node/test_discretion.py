@@ -9,7 +9,7 @@ from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.rules import RuleBook
 from glmesh.methods.totals.likelihood.cone import SHARES, Cone, cone_rows
-from glmesh.methods.totals.likelihood.cone_sums import Frame, Question, Search, contribute
+from glmesh.methods.totals.likelihood.cone_sums import ConeFrame, ConeQuery, Search, contribute
 from glmesh.methods.totals.model import from_triangle
 from glmesh.types import Matrix
 
@@ -26,21 +26,21 @@ def rows(n_moving: int, n: int = 90) -> tuple[Matrix, Cone]:
     return X, cone_rows(SHARES, X, y, np.ones(n))
 
 
-def question(cone: Cone, still: float = 1e-3) -> Question:
+def question(cone: Cone, still: float = 1e-3) -> ConeQuery:
     """What the rows are that do not move along the last column."""
     whole = sum((group.gram() for group in cone.groups), np.zeros((D, D)))
-    frame = Frame.of(whole, np.ones(D, dtype=bool))
+    frame = ConeFrame.of(whole, np.ones(D, dtype=bool))
     k = len(frame.axes)
     flat = (frame.back @ np.eye(D)[D - 2])[None]
     search = Search(still, flat / np.linalg.norm(flat), np.eye(k), np.zeros(k), np.zeros(k), np.zeros(k))
-    return Question(np.ones(D), np.zeros(D), False, frame, search)
+    return ConeQuery(np.ones(D), np.zeros(D), False, frame, search)
 
 
 def discretion(*, may_change: bool = False, **rules: float) -> SiteDiscretion:
     return SiteDiscretion(RuleBook(SiteRules(**rules), "alice", False, may_change))  # type: ignore[arg-type]
 
 
-def hidden(cone: Cone, asked: Question) -> Matrix:
+def hidden(cone: Cone, asked: ConeQuery) -> Matrix:
     """What all rows have more than those that an answer is about, in the units of the data."""
     assert asked.frame is not None
     overlap = from_triangle(contribute(cone, asked)["cone_overlap"], len(asked.frame.axes))

@@ -10,20 +10,21 @@ import pytest
 import statsmodels.api as sm
 
 from glmesh.contract import Contract, DataTable, fit
-from glmesh.errors import GlmeshError, Mismatch
+from glmesh.errors import GlmeshError, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.config.site import SiteRules
+from glmesh.federation.node import program
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion
 from glmesh.federation.node.program import FAR
 from glmesh.federation.node.roles import with_roles
 from glmesh.federation.node.rules import RuleBook, class_counts, has_constant_curvature, n_coefficients, n_rows
 from glmesh.federation.totals import Beginning, Refusal, Unequal
-from glmesh.inference import Inference
+from glmesh.inference import Inference, heterogeneity_test
 from glmesh.methods.totals.likelihood import method
 from glmesh.methods.totals.likelihood.contribution import contribute
 from glmesh.types import Matrix, Vector
-from tests.federation.node.families import programs, simulated, tables, together
+from tests.federation.node.families import Fit, programs, simulated, tables, together
 
 COLUMNS = ("a", "b", "c", "d")
 CUTS = (80, 180)  # rows of alice, of alice and bob; the others are carol's
@@ -75,6 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "gamma, inverse": ({"family": "gamma", "link": "inverse"}, None),
     "inverse gaussian": ({"family": "inverse_gaussian"}, None),
     "negative binomial": ({"family": "negative_binomial", "theta": 2.0}, None),
+    "theta estimated": ({"family": "negative_binomial", "estimate_theta": True}, None),
     "tweedie": ({"family": "tweedie", "power": 1.4}, None),
     "gaussian": ({"family": "gaussian"}, None),
     "multinomial": ({"family": "multinomial"}, None),
@@ -100,24 +102,27 @@ def test_every_family_has_the_simulators_bits_a_proof_and_few_totals(name: str) 
     found = together(programs(parts, part))
     answer, expected = found.answer, simulated(parts, part)
     assert answer.certified
-    assert answer.totals == expected.rounds <= 8
+    assert answer.totals == expected.rounds <= (16 if part.estimate_theta else 8)
     np.testing.assert_array_equal(np.ravel(answer.coef), np.ravel(expected.coef))
     np.testing.assert_array_equal(answer.intercept, expected.intercept)
     assert Answer.of_bytes(answer.to_bytes()).to_bytes() == answer.to_bytes() == found.answers[0]
     if part.alpha:
-        assert answer.facts is expected.facts is None
+        assert answer.statistics is expected.statistics is None
         assert answer.gap <= 1e-9 * answer.objective
         return
     assert answer.off < 1e-6
-    assert answer.facts is not None
-    assert expected.facts is not None
+    assert answer.statistics is not None
+    assert expected.statistics is not None
     for key in ("gradient", "hessian", "information", "loss", "null_loss", "pearson", "n", "family_log_likelihood"):
-        np.testing.assert_array_equal(getattr(answer.facts, key), getattr(expected.facts, key))
-    for key, meat in answer.facts.meats.items():
-        np.testing.assert_array_equal(meat, expected.facts.meats[key])
-    table = Inference(answer.facts).summary().to_frame()
+        np.testing.assert_array_equal(getattr(answer.statistics, key), getattr(expected.statistics, key))
+    for key, meat in answer.statistics.meats.items():
+        np.testing.assert_array_equal(meat, expected.statistics.meats[key])
+    table = Inference(answer.statistics).summary().to_frame()
     named = table.index[-1].rpartition(": ")[2]
     assert named == ("c" if part.held else "d")
+    assert answer.statistics.fitted.family == expected.statistics.fitted.family
+    np.testing.assert_array_equal(answer.statistics.shape_error, expected.statistics.shape_error)
+    assert np.isfinite(answer.statistics.shape_error) == part.estimate_theta
 
 
 @pytest.mark.parametrize(("family", "link"), [("gaussian", "log"), ("inverse_gaussian", "log")])
@@ -127,16 +132,16 @@ def test_a_likelihood_that_is_not_concave_ends_at_a_stationary_point_and_says_so
     answer, expected = together(programs(parts, part)).answer, simulated(parts, part)
     assert (answer.certified, answer.failure, expected.status.name) == (False, "stationary", "STATIONARY")
     np.testing.assert_array_equal(answer.coef, expected.coef)
-    assert answer.facts is not None
-    assert "no proof that it is the maximum" in Inference(answer.facts).summary().proof
+    assert answer.statistics is not None
+    assert "no proof that it is the maximum" in Inference(answer.statistics).summary().proof
 
 
 def test_standard_errors_are_those_of_the_pooled_fit_in_statsmodels() -> None:
     X, y = draw("poisson")
     answer = together(programs(tables(X, y, CUTS, COLUMNS), ProblemPart(family="poisson", fit_intercept=True))).answer
-    assert answer.facts is not None
+    assert answer.statistics is not None
     theirs = sm.GLM(y, sm.add_constant(X), family=sm.families.Poisson()).fit(tol=1e-14)
-    ours = Inference(answer.facts).summary().to_frame()
+    ours = Inference(answer.statistics).summary().to_frame()
     np.testing.assert_allclose(ours["coef"], theirs.params, rtol=1e-8)
     np.testing.assert_allclose(ours["std err"], theirs.bse, rtol=1e-8)
 
@@ -148,8 +153,8 @@ def test_a_drawn_start_is_usable_and_leads_to_the_same_maximum_by_other_points(n
     points = [{one for one in found.requests if b'"hessian"' in one} for found in (usual, drawn)]
     assert not points[0] & points[1]
     assert drawn.answer.certified
-    assert usual.answer.facts is not None
-    errors = np.sqrt(np.diag(np.linalg.inv(usual.answer.facts.hessian))).min()
+    assert usual.answer.statistics is not None
+    errors = np.sqrt(np.diag(np.linalg.inv(usual.answer.statistics.hessian))).min()
     assert abs(np.subtract(usual.answer.coef, drawn.answer.coef)).max() < 3e-6 * max(errors, 1.0)
 
 
@@ -173,26 +178,70 @@ def test_a_fit_of_which_no_start_is_inside_of_the_domain_says_so() -> None:
         assert (answer.certified, answer.failure) == (False, "outside")
 
 
-@pytest.mark.parametrize(("relative", "taken"), [(1e-12, True), (1e-5, False)])
-@pytest.mark.parametrize("name", ["poisson", "multinomial"])
-def test_a_point_of_another_site_is_taken_within_rounding_alone(name: str, relative: float, taken: bool) -> None:
-    parts, part = case(name)
-    found = together(programs(parts, part))
-    place = [k for k, one in enumerate(found.requests) if b'"slopes"' in one][2]
+def asked_first(found: Fit, case_of: str, place: int, changed: slice | int, relative: float) -> tuple[bytes, Any]:
+    """(request number `place` of another site, at a point that differs; carol's program just before that request)."""
     head, _, at = found.requests[place].partition(b"\n")
     numbers = np.frombuffer(at).copy()
-    d = programs(parts, part)[0].block.p + 1
-    numbers[d : 2 * d] *= 1.0 + relative  # the step
+    numbers[changed] *= 1.0 + relative
     other = head + b"\n" + numbers.tobytes()
-    running = programs(parts, part)[2](Beginning((0, 1, 2), "", {place: other}))
+    running = programs(*case(case_of))[2](Beginning((0, 1, 2), "", {place: other}))
     next(running)
     for total in found.totals[: place - 1]:
         running.send(total)
+    return other, running
+
+
+@pytest.mark.parametrize(("relative", "taken"), [(1e-12, True), (1e-5, False)])
+@pytest.mark.parametrize("name", ["poisson", "multinomial", "theta estimated"])
+def test_a_point_of_another_site_is_taken_within_rounding_alone(name: str, relative: float, taken: bool) -> None:
+    sites = programs(*case(name))
+    found, d = together(sites), sites[0].block.p + 1
+    slopes, first = [k for k, one in enumerate(found.requests) if b'"slopes"' in one], 0
+    changed: slice | int = slice(d, 2 * d)  # the step
+    if name == "theta estimated":
+        first, changed = next(k for k, one in enumerate(found.requests) if b'"shape"' in one), -1
+    place = [k for k in slopes if k > first][0 if first else 2]
+    other, running = asked_first(found, name, place, changed, relative)
     if taken:
         assert running.send(found.totals[place - 1]).request == other
     else:
         with pytest.raises(Unequal, match="more than rounding"):
             running.send(found.totals[place - 1])
+
+
+def test_theta_is_not_estimated_where_few_rows_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, part = case("theta estimated")
+    book = RuleBook(SiteRules(), "alice", False, False)
+    book.check_shape(np.ones(30))
+    book.check_shape(np.zeros(30))
+    with pytest.raises(Refusal, match=r"one is 0\.91 of the sum, .* theta = 2") as caught:
+        book.check_shape(np.append(np.ones(30), 300.0))
+    assert caught.value.public == "refused by alice"
+    asked = []
+
+    def refuse(self: RuleBook, sizes: Vector) -> None:
+        asked.append(len(sizes))
+        assert (sizes >= 0).all()
+        raise self._refuse("few")
+
+    monkeypatch.setattr(RuleBook, "check_shape", refuse)
+    with pytest.raises(Refusal, match="few"):
+        together(programs(parts, part))
+    assert asked == [80]  # alice, before she tells anything of theta
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"family": "poisson"},
+        {"family": "negative_binomial", "alpha": 1.0},
+        {"family": "negative_binomial", "theta": 2.0},
+        {"loss": "squared"},
+    ],
+)
+def test_theta_is_estimated_of_the_negative_binomial_without_a_penalty_alone(keys: dict[str, Any]) -> None:
+    with pytest.raises(GlmeshError, match="estimate_theta"):
+        ProblemPart(**keys, estimate_theta=True).model()
 
 
 # no maximum, and columns without a coefficient
@@ -215,7 +264,7 @@ def test_classes_that_are_separated_have_no_maximum_and_the_columns_are_named() 
     found = together(programs(tables(X, y, (100, 220), COLUMNS), part)).answer
     assert (found.certified, found.failure) == (False, "separated")
     assert "no maximum: the column d separates the two classes in part: some of 360 rows" in found.remark
-    assert found.facts is None
+    assert found.statistics is None
 
 
 def test_counts_with_an_empty_cell_have_no_maximum() -> None:
@@ -247,7 +296,7 @@ def test_a_question_to_which_a_site_objects_is_answered_by_nobody(monkeypatch: p
     assert answered.count(True) == sum(b"cone_overlap" in one for one in found.requests)
     assert answered.count(False) == sum(b"cone_hessian" in one for one in found.requests)
     assert not found.answer.certified
-    assert found.answer.facts is None
+    assert found.answer.statistics is None
 
 
 def test_a_column_that_others_give_has_no_coefficient_and_is_named() -> None:
@@ -259,8 +308,8 @@ def test_a_column_that_others_give_has_no_coefficient_and_is_named() -> None:
     assert answer.certified
     assert "The column c is a combination of others" in answer.remark
     np.testing.assert_array_equal(answer.coef, expected.coef)
-    assert answer.facts is not None
-    assert np.isnan(Inference(answer.facts).summary().to_frame()["coef"]["c"])
+    assert answer.statistics is not None
+    assert np.isnan(Inference(answer.statistics).summary().to_frame()["coef"]["c"])
 
 
 def test_a_rare_column_is_dropped_for_all_classes_and_for_none_if_it_is_the_offset() -> None:
@@ -430,10 +479,45 @@ def test_sums_of_scores_in_which_few_rows_show_are_told_by_nobody() -> None:
     assert discretion.allowed_meats(scores, room).tolist() == [False, False, False]
     assert discretion.allowed_meats(scores[:8], room[10:18]).tolist() == [False, False, False]
     answer = together(programs(*case("gamma"))).answer
-    assert answer.facts is not None
-    assert "HC3" not in answer.facts.meats
+    assert answer.statistics is not None
+    assert "HC3" not in answer.statistics.meats
     with pytest.raises(GlmeshError, match="HC3"):
-        Inference(answer.facts).vcov("HC3")
+        Inference(answer.statistics).vcov("HC3")
+
+
+@pytest.mark.parametrize("name", ["binomial", "poisson", "cox"])
+def test_whether_sites_differ_is_told_with_the_simulators_bits_and_by_nobody_if_one_objects(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, part = case(name)
+    answer, simulator = together(programs(parts, part)).answer, simulated(parts, part)
+    assert answer.statistics is not None
+    assert simulator.statistics is not None
+    assert heterogeneity_test(answer.statistics) == heterogeneity_test(simulator.statistics)
+
+    class Silent(SiteDiscretion):
+        def allows_misfit(self, pulls: Matrix) -> bool:
+            assert pulls.shape[0] < sum(len(one.y) for one in parts if one.y is not None)
+            return self.rules.name != "bob" and super().allows_misfit(pulls)
+
+    monkeypatch.setattr(program, "SiteDiscretion", Silent)
+    fit = together(programs(parts, part))
+    assert fit.answer.statistics is not None
+    assert np.isnan(fit.answer.statistics.between)
+    assert not any(b"between" in request for request in fit.requests)
+    with pytest.raises(UnsuitablePair, match="the rules of a site held its number back"):
+        heterogeneity_test(fit.answer.statistics)
+    np.testing.assert_array_equal(fit.answer.statistics.hessian, answer.statistics.hessian)
+
+
+def test_a_row_whose_residual_makes_up_most_of_a_sites_number_is_not_told() -> None:
+    discretion = SiteDiscretion(RuleBook(SiteRules(), "alice", False, False))
+    pulls = np.random.default_rng(0).normal(size=(60, 3)) / np.sqrt(60)
+    assert discretion.allows_misfit(pulls)
+    assert not discretion.allows_misfit(pulls[:8])
+    pulls[4] *= 30.0
+    assert not discretion.allows_misfit(pulls)
+    assert discretion.allows_misfit(np.zeros((60, 3)))  # nothing is told by rows that all fit exactly
 
 
 # columns that are no features

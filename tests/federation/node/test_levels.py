@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import statsmodels.formula.api as smf
 
 from glmesh.cli import main
 from glmesh.contract import Column, Contract
+from glmesh.core.moments import with_moments
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Federation, NetworkPart, ProblemPart
 from glmesh.federation.node import levels as levels_module
-from glmesh.federation.node.agreement import settle
-from glmesh.federation.node.levels import Agreement, SiteFrame
+from glmesh.federation.node.agreement import verdict_of
+from glmesh.federation.node.levels import DesignAgreement, SiteFrame
 from glmesh.federation.totals import Refusal, WantedTotal
 from glmesh.federation.wire import DataOffer
 from glmesh.files import model_files
@@ -53,7 +55,7 @@ def ask(head: dict[str, Any], content: Unsigned) -> Generator[WantedTotal, Unsig
     return answer
 
 
-def together(sites: list[SiteFrame]) -> tuple[list[Agreement], list[tuple[bytes, Unsigned]]]:
+def together(sites: list[SiteFrame]) -> tuple[list[DesignAgreement], list[tuple[bytes, Unsigned]]]:
     """Let sites count in lock-step; return what they agree on, and all requests with their totals."""
     running = [one.agree((0, 1, 2), ask) for one in sites]
     told, asked = [], [next(one) for one in running]
@@ -103,7 +105,7 @@ def test_the_texts_of_rare_levels_are_in_no_total_and_counts_are_sums_of_all_sit
     assert sorted(counts[1:][counts[1:] > 0].tolist()) == [4, 16, 23]
     assert len(words) == 2 * levels_module.WORDS
     texts = words.reshape(2, -1) // counts[1:][slots][:, None]
-    assert {levels_module._unpacked(row) for row in texts} == {"a", "b"}
+    assert {levels_module.unpacked(row) for row in texts} == {"a", "b"}
 
 
 def test_rare_levels_are_refused_merged_or_dropped_as_the_file_says() -> None:
@@ -182,7 +184,7 @@ def test_the_site_itself_needs_no_counts() -> None:
     held = wards({"a": 10}, {"b": 10}, {"c": 9})
     with pytest.raises(StopIteration) as end:
         next(frames(held, "y ~ age + C(site)", TEXT, reveal_sites=True)[1].agree((0, 1, 2), ask))
-    agreed: Agreement = end.value.value
+    agreed: DesignAgreement = end.value.value
     assert agreed.design.names == ("C(site)[T.ben]", "C(site)[T.eve]", "age")
     assert agreed.design.matrix(agreed.frame)[0].tolist() == [1.0, 0.0, 0.0]
 
@@ -236,8 +238,8 @@ def test_a_federation_file_whose_formula_does_not_go_with_its_other_keys_is_refu
 ) -> None:
     data = Contract("y", (Column("age"), Column("ward", "category"), Column("unused")))
     with pytest.raises(InvalidInput, match=says):
-        Federation("f", part(**other), NetworkPart(), (), data)._check_settings()
-    Federation("f", part(), NetworkPart(), (), data)._check_settings()
+        Federation("f", part(**other), NetworkPart(), (), data).check_settings()
+    Federation("f", part(), NetworkPart(), (), data).check_settings()
 
 
 def test_a_contract_with_levels_survives_its_file(tmp_path: Path) -> None:
@@ -254,12 +256,12 @@ def test_a_contract_with_levels_survives_its_file(tmp_path: Path) -> None:
 def test_a_column_that_stands_alone_must_be_text_at_all_sites_or_at_none() -> None:
     federation = Federation("f", part(), NetworkPart(), ())
     text, numbers = DataOffer("y", ["age", "ward"], 2, categories=[1]), DataOffer("y", ["age", "ward"], 2)
-    assert settle({"ann": text, "ben": text}, federation).contract is not None
-    verdict = settle({"ann": text, "ben": numbers, "eve": text}, federation)
+    assert verdict_of({"ann": text, "ben": text}, federation).contract is not None
+    verdict = verdict_of({"ann": text, "ben": numbers, "eve": text}, federation)
     assert list(verdict.culprits) == ["ben"]
     assert "has numbers in the column ward; ann: has text" in verdict.culprits["ben"]
     within = Federation("f", part(formula="y ~ age + C(ward)"), NetworkPart(), ())
-    agreed = settle({"ann": text, "ben": numbers}, within).contract
+    agreed = verdict_of({"ann": text, "ben": numbers}, within).contract
     assert agreed is not None
     assert [one.kind for one in agreed.columns] == ["number", "category"]
 
@@ -290,17 +292,23 @@ EXACT = {"loss": "squared", "alpha": 0.0, "method": "totals", "fit_intercept": T
 
 @pytest.mark.waits
 def test_three_sites_with_other_levels_and_gaps_have_the_fit_and_the_names_of_statsmodels(tmp_path: Path) -> None:
-    held = tables()
+    held, formula = tables(), "dose ~ standardize(age) + C(sex) + center(bmi):C(ward)"
     made = Loopback.make(tmp_path, {name: one.to_csv(index=False) for name, one in held.items()},
-        problem=EXACT | {"formula": FORMULA})  # fmt: skip
+        problem=EXACT | {"formula": formula})  # fmt: skip
     made.run()
     assert made.errors == {}
     pooled = pd.concat(held.values())
-    wanted = smf.ols(FORMULA, pooled).fit()
+    wanted = smf.ols(formula, pooled.dropna()).fit()  # patsy takes moments before it leaves rows out
+    parts = [one.dropna() for one in held.values()]
+    names = Formula.parse(formula).variables
+    frames = [Frame.of_data_frame(one, names, "a site", name) for name, one in zip(NAMES, parts, strict=True)]
     lacking = len(pooled) - int(wanted.nobs)
     for name in NAMES:
         model = made.model(name)
         assert model.names == tuple(wanted.params.index[1:])
+        assert model.design is not None
+        simulated = with_moments(replace(model.design, moments=()), frames)
+        assert model.design == simulated  # the same bits
         assert np.max(np.abs([model.intercept, *model.coef] - wanted.params) / wanted.bse) <= 1e-6
         assert model.rows == (240, lacking)
         assert f"Rows of all sites: 240, of which {lacking} were left out" in made.endings[name].why
@@ -380,8 +388,8 @@ def test_a_formula_goes_with_families_and_an_exposure_and_the_table_is_that_of_s
     wanted = smf.glm(formula, pooled, family=sm.families.Poisson(), exposure=pooled["years"]).fit(tol=1e-13)
     for name in NAMES:
         model = made.model(name)
-        assert model.facts is not None
-        found = Inference(model.facts, rows=model.rows).summary().to_frame()
+        assert model.statistics is not None
+        found = Inference(model.statistics, rows=model.rows).summary().to_frame()
         assert list(found.index) == list(wanted.params.index)
         assert np.max(np.abs(found["coef"] - wanted.params) / wanted.bse) <= 1e-6
         np.testing.assert_allclose(found["std err"], wanted.bse, rtol=1e-6)
@@ -414,4 +422,4 @@ def test_a_formula_goes_with_cox_whose_times_and_events_it_names(tmp_path: Path)
     assert np.max(np.abs(model.coef - wanted.params) / wanted.bse) <= 1e-6
     keys = {"family": "cox", "time": "days", "event": "died", "formula": "days ~ age", "fit_intercept": False}
     with pytest.raises(InvalidInput, match=r"needs Surv\(days, died\) on the left side"):
-        Federation("f", part(**keys), NetworkPart(), ())._check_settings()
+        Federation("f", part(**keys), NetworkPart(), ()).check_settings()

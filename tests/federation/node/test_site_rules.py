@@ -99,14 +99,14 @@ def test_two_refusals_that_are_heard_of_at_once_end_the_run_as_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, problem, network, sizes, *_ = REFUSED["seen alone"]
-    ends_early = Totalling._ends_early
+    ends_early = Totalling.ends_early
 
     def looks_late(node: Totalling, now: float) -> Ending | None:
-        if node._site.file.name == "bob" and len(node.machine.refusals) < 2:
+        if node.machine.info.names[node.machine.info.me] == "bob" and len(node.machine.refusals) < 2:
             return None
         return ends_early(node, now)
 
-    monkeypatch.setattr(Totalling, "_ends_early", looks_late)
+    monkeypatch.setattr(Totalling, "ends_early", looks_late)
     made = federate(tmp_path, cut(*cancer(), sizes), problem=problem, network=network | {"wait_at_most": 15.0})
     made.run()
     assert made.endings == {}
@@ -119,7 +119,7 @@ def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links
 ) -> None:
     reads = threading.Event()
     reads.set()
-    message, refuse = PeerLinks._message, Machine.refuse
+    message, refuse = PeerLinks.message, Machine.refuse
 
     async def cut_off(links: PeerLinks, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
         found = await message(links, link, read)
@@ -130,10 +130,10 @@ def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links
     def refuses(machine: Machine, why: str) -> None:
         if why == "refused by alice":
             reads.clear()
-            threading.Timer(totalling._TELL + 1.0, reads.set).start()
+            threading.Timer(totalling.TELL + 1.0, reads.set).start()
         refuse(machine, why)
 
-    monkeypatch.setattr(PeerLinks, "_message", cut_off)
+    monkeypatch.setattr(PeerLinks, "message", cut_off)
     monkeypatch.setattr(Machine, "refuse", refuses)
     made = federate(tmp_path, cut(*cancer(), (130, 190, 249)), network={"wait_at_most": 15.0})
     with (tmp_path / "alice.toml").open("a") as stream:

@@ -8,7 +8,7 @@ import pytest
 
 from glmesh.federation.totals import Runner
 from glmesh.federation.totals.agreement import Agreement
-from glmesh.federation.totals.machine import Bundle
+from glmesh.federation.totals.bundles import Bundle
 from glmesh.federation.totals.names import first_chain
 from glmesh.federation.totals.statements import MemberStatus
 from glmesh.federation.totals.views import View

@@ -11,7 +11,7 @@ from glmesh.federation.totals import Program
 from glmesh.federation.totals import agreement as agreement_module
 from glmesh.federation.totals import views as views_module
 from glmesh.federation.totals.agreement import Agreement
-from glmesh.federation.totals.machine import Bundle
+from glmesh.federation.totals.bundles import Bundle
 from glmesh.federation.totals.statements import MemberStatus
 from glmesh.federation.totals.views import View, has_majority
 from tests.federation.totals.world import Process, Unlucky, WatchedMachine, World, toy

@@ -11,8 +11,8 @@ import pytest
 
 from glmesh.core import Violation
 from glmesh.federation.totals import Beginning, Bundle, Program, Unequal, WantedTotal
+from glmesh.federation.totals.bundles import GiveTotals, WantTotals
 from glmesh.federation.totals.flood import Ask, Contribution
-from glmesh.federation.totals.machine import GiveTotals, WantTotals
 from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.statements import Record, Signed

@@ -22,8 +22,8 @@ from glmesh.federation.totals import (
     Runner,
     WantedTotal,
 )
+from glmesh.federation.totals.bundles import Question
 from glmesh.federation.totals.flood import Contribution, ContributionFlood
-from glmesh.federation.totals.machine import Question
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.statements import Asking
 from glmesh.federation.totals.views import View, is_connected

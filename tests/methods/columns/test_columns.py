@@ -49,6 +49,9 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
 }
 
 
+POOLED = {"ridge", "huber", "lasso", "elastic net"}  # that pooled columns solve in a moment, by another method
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_few_totals_prove_a_gap_that_is_true(case: str) -> None:
     (X, y), objective, most = CASES[case]
@@ -59,6 +62,8 @@ def test_few_totals_prove_a_gap_that_is_true(case: str) -> None:
     assert all(one.objective == state.objective and one.intercept == state.intercept for one in made.states)
     best = together(split(X), y, tol=1e-9, fit_intercept=True, **objective).states[0]
     assert 0 <= state.objective - best.objective + best.gap <= state.gap + best.gap
+    if case not in POOLED:
+        return
     problem = Problem.glm(X, y, split="features", fit_intercept=True, **objective)
     pooled = solve(problem, topology="complete", n_nodes=3, tol=1e-8, max_rounds=20_000)
     assert abs(pooled.objective - best.objective) <= 2e-8 * abs(best.objective)

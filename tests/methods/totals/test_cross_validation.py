@@ -16,7 +16,7 @@ from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
 from glmesh.methods import CrossValidation, InteriorPoint, ProximalNewton
 from glmesh.methods.totals import cross_validation
-from glmesh.methods.totals.cross_validation import CrossValidationState, Curve, rows_of_folds
+from glmesh.methods.totals.cross_validation import CrossValidationState, FoldCurve, rows_of_folds
 from glmesh.types import Matrix, Vector
 from tests.cases import cases
 
@@ -33,11 +33,11 @@ def cancer() -> list[tuple[Matrix, Vector]]:
     return cut(scale(X), np.where(y > 0, 1.0, -1.0))
 
 
-def chosen(parts: list[tuple[Matrix, Vector]], method: CrossValidation, **options: Any) -> tuple[Result, Curve]:
+def chosen(parts: list[tuple[Matrix, Vector]], method: CrossValidation, **options: Any) -> tuple[Result, FoldCurve]:
     """The result of a run, and the curve that all its nodes hold."""
     run_options = {name: options.pop(name) for name in ("topology",) if name in options}
     problem = Problem.from_nodes(parts, split="samples", fit_intercept=True, **options)
-    curves: list[Curve] = []
+    curves: list[FoldCurve] = []
 
     def look(run: Run) -> None:
         state = run.nodes.states[0]
@@ -156,7 +156,7 @@ def test_one_standard_error_takes_the_largest_weight_that_is_as_good() -> None:
     for _ in range(cases(200)):
         losses = rng.normal(size=(5, 6)) + rng.normal(size=6)
         weights = np.sort(rng.random(6))[::-1]
-        least, simple = (Curve.of(weights, losses, rule) for rule in ("minimum", "one_standard_error"))
+        least, simple = (FoldCurve.of(weights, losses, rule) for rule in ("minimum", "one_standard_error"))
         assert least.chosen == int(np.argmin(losses.mean(axis=0)))
         limit = least.means[least.chosen] + least.errors[least.chosen]
         assert simple.alpha >= least.alpha
@@ -167,9 +167,9 @@ def test_one_standard_error_takes_the_largest_weight_that_is_as_good() -> None:
 def test_weights_that_were_not_solved_are_not_chosen() -> None:
     losses = np.array([[0.3, np.nan, 0.2], [0.3, 0.1, 0.4]])
     for rule in ("minimum", "one_standard_error"):
-        assert Curve.of(np.array([3.0, 2.0, 1.0]), losses, rule).chosen in (0, 2)
+        assert FoldCurve.of(np.array([3.0, 2.0, 1.0]), losses, rule).chosen in (0, 2)
     with pytest.raises(InvalidInput, match="no weight of the penalty was solved"):
-        Curve.of(np.array([1.0]), np.full((2, 1), np.nan), "minimum")
+        FoldCurve.of(np.array([1.0]), np.full((2, 1), np.nan), "minimum")
 
 
 def test_a_choice_at_the_end_of_the_weights_says_that_better_ones_may_be_beyond() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glmesh.contract import Contract
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import Cox, Loss, Softmax, family_of
+from glmesh.functions import Cox, Loss, NegativeBinomial, Softmax, family_of
 
 if TYPE_CHECKING:
     from glmesh.federation.config.problem import ProblemPart
@@ -29,12 +29,12 @@ def likelihood_of(part: ProblemPart, n_classes: int) -> Loss:
     family = family_of(part.family, part.link or None)
     key = PARAMETERS.get(part.family)
     changed: dict[str, Any] = {} if key is None else {key: getattr(part, key)}
-    return replace(family, **changed)
+    return replace(family, **changed | ({"theta": None} if part.estimate_theta else {}))
 
 
 def check_without_family(part: ProblemPart) -> None:
     """Raise InvalidInput if [problem] has a key that goes with a family, but no family."""
-    for key in ("link", "offset", "exposure", "time", "event"):
+    for key in ("link", "offset", "exposure", "time", "event", "estimate_theta"):
         if getattr(part, key):
             raise InvalidInput(f"{key} = {getattr(part, key)!r} goes with a family; write family = ... into [problem]")
 
@@ -60,8 +60,25 @@ def _check_keys(part: ProblemPart) -> None:
         raise InvalidInput(
             f"loss = {part.loss!r} and family = {part.family!r} exclude each other; leave one of them out of [problem]"
         )
+    if part.estimate_theta and (part.family != NegativeBinomial.name or part.alpha or part.theta != 1.0):
+        raise InvalidInput(
+            "estimate_theta = true is for family = 'negative_binomial' without a penalty, and leaves theta out"
+        )
     if part.offset and part.exposure:
         raise InvalidInput("offset and exposure exclude each other; exposure = C is an offset of the logarithm of C")
+    _check_columns(part)
+    if part.method == "gossip" or part.split != "samples":
+        raise UnsuitablePair(
+            f"the {part.family} family is fitted by totals, where sites hold rows; leave method and split out"
+        )
+    if part.cv:
+        raise UnsuitablePair("cv chooses the alpha of a loss; with a family write cv = 0 and an alpha")
+    if not part.tol_se > 0:
+        raise InvalidInput(f"tol_se must be > 0, got {part.tol_se}")
+
+
+def _check_columns(part: ProblemPart) -> None:
+    """Raise InvalidInput or UnsuitablePair if times, events, a link or an offset do not go with the family."""
     if part.family == COX and not (part.time and part.event):
         raise InvalidInput("family = 'cox' needs two columns: time = ... and event = ..., which is 1 where it happened")
     if part.family != COX and (part.time or part.event):
@@ -72,11 +89,3 @@ def _check_keys(part: ProblemPart) -> None:
         raise InvalidInput(f"family = {part.family!r} has no link to choose; leave link out")
     if part.family == MULTINOMIAL and (part.offset or part.exposure):
         raise UnsuitablePair("an offset that is the same for all classes changes no probability; leave it out")
-    if part.method == "gossip" or part.split != "samples":
-        raise UnsuitablePair(
-            f"the {part.family} family is fitted by totals, where sites hold rows; leave method and split out"
-        )
-    if part.cv:
-        raise UnsuitablePair("cv chooses the alpha of a loss; with a family write cv = 0 and an alpha")
-    if not part.tol_se > 0:
-        raise InvalidInput(f"tol_se must be > 0, got {part.tol_se}")

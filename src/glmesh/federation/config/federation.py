@@ -69,7 +69,7 @@ from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.federation.config.families import check_contract
-from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, used
+from glmesh.federation.config.formulas import REVEALED_SITES, check_formula, formula_of, used
 from glmesh.federation.config.keys import check_name
 from glmesh.federation.config.problem import ProblemPart, check_folds
 from glmesh.federation.config.tables import check_keys, read_toml, typed
@@ -119,6 +119,13 @@ class NetworkPart:
     refused: str = "end"  # a member that does not fit ends the run of all; "without": the others go on without it
     meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
     salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
+
+    def check_meeting(self) -> None:
+        """Raise InvalidInput if `refused` or `meet_within` is not allowed."""
+        if self.refused not in ("end", "without") or not self.meet_within > 0:
+            raise InvalidInput(
+                f"refused must be 'end' or 'without' and meet_within > 0, got {self.refused!r}, {self.meet_within}"
+            )
 
 
 @dataclass(frozen=True)
@@ -178,10 +185,11 @@ class Federation:
 
     def check(self) -> None:
         """Raise an error, which says what would do, if sites cannot train by this file."""
-        self._check_settings()
+        self.check_settings()
         self._check_members()
         if self.by_columns:
             self.check_columns()
+        self._check_moments()
         _ = self.mixing
         present = np.array([not member.late for member in self.members])
         if not present.any():
@@ -189,7 +197,7 @@ class Federation:
         if mixing_module.among(self.mixing, present).consensus_gap <= 0:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         """Raise InvalidInput or UnsuitablePair if a value in [problem], [network] or [data] is not allowed."""
         part, network = self.problem, self.network
         part.model()
@@ -210,11 +218,7 @@ class Federation:
             raise InvalidInput(
                 f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
             )
-        if network.refused not in ("end", "without") or not network.meet_within > 0:
-            raise InvalidInput(
-                f"refused must be 'end' or 'without' and meet_within > 0, got {network.refused!r}, "
-                f"{network.meet_within}"
-            )
+        network.check_meeting()
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
         if self.data is not None:
@@ -226,20 +230,35 @@ class Federation:
         Two sets of members have totals whose difference gives the columns of a site away, at whatever points they are
         made; so all take part from the beginning to the end.
         """
-        late = [member.name for member in self.members if member.late]
-        why = ""
-        if self.gone == "without":
-            why = "gone = 'without' would leave a site out"
-        elif self.network.refused == "without":
-            why = "refused = 'without' would leave a site out"
-        elif late:
-            why = f"{late[0]} is late"
-        if why:
+        if why := self._may_change:
             raise InvalidInput(
                 f"{why}, and totals over columns are for sites that all take part from the beginning: the totals of "
                 "two sets of members give away the columns of the site in which they differ; write gone = 'wait', "
                 "refused = 'end' and no late member, or method = 'gossip' into [problem]"
             )
+
+    def _check_moments(self) -> None:
+        """Raise InvalidInput if members might change, and the formula needs moments, whose difference is one site's."""
+        part = self.problem
+        if not part.formula or part.reveal_sites or not (why := self._may_change):
+            return
+        codes = [code for code, one in formula_of(part.formula).factors.items() if one.standardised]
+        if codes:
+            raise InvalidInput(
+                f"{why}, and the formula has {codes[0]}: the means of two sets of members give away that of the site "
+                "in which they differ; write gone = 'wait', refused = 'end' and no late member, numbers that all agree "
+                "on, I((x - 50) / 10), or reveal_sites = true if all sites agree to that"
+            )
+
+    @property
+    def _may_change(self) -> str:
+        """Return words on why members may be left out or come late; "" if all take part from beginning to end."""
+        late = [member.name for member in self.members if member.late]
+        if self.gone == "without":
+            return "gone = 'without' would leave a site out"
+        if self.network.refused == "without":
+            return "refused = 'without' would leave a site out"
+        return f"{late[0]} is late" if late else ""
 
     def _check_members(self) -> None:
         """Raise InvalidInput unless there are at least two members, and no two have the same name or fingerprint."""

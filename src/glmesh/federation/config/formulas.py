@@ -32,15 +32,18 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
             f"rare_levels must be one of {', '.join(map(repr, RARE))} and missing 'drop' or 'refuse', got "
             f"{part.rare_levels!r} and {part.missing!r}"
         )
-    if part.missing == "drop" and not part.by_totals:
-        raise InvalidInput("missing = 'drop' is for method 'totals'; with gossip take rows with gaps out of the files")
+    by_rows = part.by_totals and part.split == "samples"
+    if part.missing == "drop" and not by_rows:
+        raise InvalidInput(
+            "missing = 'drop' is for sites that hold rows and make totals; else take rows with gaps out of the files"
+        )
     if not part.formula:
         if part.rare_levels != "refuse" or part.reveal_sites:
             raise InvalidInput(
                 "rare_levels and reveal_sites go with a formula; write formula = 'y ~ ...' into [problem]"
             )
         return
-    if not part.by_totals:
+    if not by_rows:
         raise InvalidInput(
             "a formula needs method 'totals', so sites that hold rows; with gossip make the columns in the files"
         )
@@ -48,6 +51,13 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
     _check_response(part, formula)
     if both := set(named_columns(part).values()) & {*formula.variables, formula.targets[0]}:
         raise InvalidInput(f"{min(both)!r} is a column of the formula, and cannot be an offset, exposure or event, too")
+    _check_terms(part, formula)
+    if data is not None:
+        _check_columns(formula, data)
+
+
+def _check_terms(part: ProblemPart, formula: Formula) -> None:
+    """Raise InvalidInput if the formula's intercept, or a term of the sites, is not what other keys say."""
     if part.family != COX and formula.has_intercept != part.fit_intercept:
         says = (
             "has an intercept: write fit_intercept = true"
@@ -61,8 +71,10 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
             "means and its Hessian, would reach all members, masks or not; leave it out, or write reveal_sites = true "
             "into [problem] if all sites agree to that"
         )
-    if data is None:
-        return
+
+
+def _check_columns(formula: Formula, data: Contract) -> None:
+    """Raise InvalidInput if [data] has another target than the formula, or lacks one of its columns."""
     if data.target and data.target != formula.targets[0]:
         raise InvalidInput(f"[data] has the target {data.target!r}, and the formula {formula.targets[0]!r}")
     lacking = [name for name in formula.variables if name not in data.names and name != SITE]

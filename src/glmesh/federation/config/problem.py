@@ -22,6 +22,7 @@ class ProblemPart:
     family: str = ""  # instead of a loss: a family, "multinomial" or "cox", fitted by maximum likelihood
     link: str = ""  # of the family; empty: its usual one
     theta: float = 1.0  # shape of the negative binomial family; of no effect on others
+    estimate_theta: bool = False  # whether theta is estimated, beside the coefficients
     power: float = 1.5  # of Tweedie's variance; of no effect on other families
     offset: str = ""  # column that is added to the linear predictor of a family
     exposure: str = ""  # column, > 0, whose logarithm is added to it
@@ -102,7 +103,8 @@ class ProblemPart:
     @property
     def drops_gaps(self) -> bool:
         """Return whether rows with a missing value are left out; False: a site with such rows is refused."""
-        return self.missing == "drop" or (self.missing == "" and bool(self.formula or self.family))
+        usual = self.split == "samples" and bool(self.formula or self.family)
+        return self.missing == "drop" or (self.missing == "" and usual)
 
     def _require_totals(self, spec: ProblemSpec) -> None:
         """Raise UnsuitablePair, which names what would do, unless a method on totals (sums over sites) suits `spec`."""

@@ -1,52 +1,79 @@
-"""The table of a fit on a page: what is proven in plain words, a forest plot of the coefficients, and the table."""
+"""The coefficients of a model on a page: what is proven in plain words, a forest plot, ratios, and the table."""
+
+from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.errors import GlmeshError
+from glmesh.display import table_of
+from glmesh.engine.result import terms_of
 from glmesh.federation.monitor.axes import ticks
-from glmesh.files import model_files
 from glmesh.files.model_files import Model
 from glmesh.inference import Inference
-from glmesh.inference.summary import Summary
-from glmesh.types import Matrix, Vector
+from glmesh.inference.summary import RATIO_LINKS, Summary
+from glmesh.types import Matrix
 
-WIDTH, NAMES, FIGURES = 720, 200, 200  # [px] of a plot, of the names at its left, of the numbers at its right
-ROW, TOP, BOTTOM = 24, 14, 46  # [px] of a term, above the first one, below the last one
-LONGEST = 28  # [characters] of a name, because longer ones would reach into the plot
-PARTS = 8  # of the axis at most
-NARROWEST = 4.0  # [px] of an interval below which coefficients are drawn in their standard errors, to be seen at all
-
-
-def coefficients(folders: Sequence[str]) -> str:
-    """Return HTML on the coefficients of the first model in the state folders that has a table; "" if none has."""
-    for folder in folders:
-        path = Path(folder) / "model.npz"
-        try:
-            model = model_files.load(path) if path.is_file() else None
-        except GlmeshError:  # the page is about what can be read
-            continue
-        if model is not None and model.facts is not None:
-            return section(model, Inference(model.facts).summary())
-    return ""
+ROW = 26  # [px] height of a term
+PARTS = 5  # of the axis at most
+NARROWEST = 1.5  # [% of the width] of an interval below which coefficients are drawn in their standard errors
+MOST = 60  # terms that are drawn; of more the largest
+FEW = 20  # terms that are seen at once where there are no intervals; the others fold out
+# what exp(coefficient) is, by model or family and its link; of other links in RATIO_LINKS "ratio of means"
+RATIOS = {"cox": "hazard ratio", "multinomial": "relative risk ratio", "binomial logit": "odds ratio"}
+RATIOS |= {"poisson log": "rate ratio", "negative_binomial log": "rate ratio", "binomial log": "risk ratio"}
+RATIOS |= {"binomial cloglog": "hazard ratio"}
 
 
-def section(model: Model, summary: Summary) -> str:
-    """Return the HTML section on a model's coefficients: what is proven, a forest plot, and the table."""
-    return (
-        f"<h2>Coefficients</h2><p>{html.escape(_words(model, summary))}</p>{forest(summary)}"
-        f"<div style='overflow-x: auto'>{summary._repr_html_()}</div>"
-    )
+@dataclass(frozen=True)
+class _Term:
+    """A term of the plot: its name, coefficient, interval and the words at its right."""
+
+    name: str
+    coef: float
+    low: float  # equals `high` where there is no interval
+    high: float
+    figure: str  # numbers, as HTML
+
+    @property
+    def clear(self) -> bool:
+        """Return whether 0 is not in the interval."""
+        return self.low * self.high > 0
+
+
+def of_model(model: Model) -> str:
+    """Return HTML on the coefficients of a model: with intervals and the table where there are some, else as bars."""
+    summary = None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
+    if summary is not None:
+        inference = f"<div class='scroll inference'>{summary._repr_html_()}</div>"
+        table = f"<details open><summary>Table</summary>{inference}</details>"
+        return f"<p>{html.escape(_words(model, summary))}</p>{forest(summary)}{table}"
+    terms, intercepts = terms_of(model.coef, model.intercept, model.names, model.classes or ())
+    coef = np.ravel(model.coef)
+    said = f"{int((coef == 0).sum()):,} of {len(coef):,} coefficients are 0." if (coef == 0).any() else ""
+    told = "".join(f"<p>{html.escape(name)}: {value:.4g}</p>" for name, value in intercepts)
+    own = [
+        _Term(name, value, value, value, f"{value:.4g}")
+        for name, value in zip(terms, coef.tolist(), strict=True)
+        if value
+    ]
+    why = f"No intervals: they are for fits without a penalty, and this one has the penalty {model.penalty}."
+    why = why if model.statistics is None and model.alpha else ""
+    own.sort(key=lambda term: -abs(term.coef))
+    drawn = _drawn(own[:FEW], "coefficient")
+    if own[FEW:]:
+        more = _drawn(own[FEW:], "coefficient")
+        drawn += f"<details><summary>{len(own) - FEW:,} smaller ones</summary>{more}</details>"
+    return f"{told}{drawn}<p class='quiet'>{html.escape(f'{said} {why}'.strip())}</p>"
 
 
 def _words(model: Model, summary: Summary) -> str:
     """Return sentences for people on what is proven of the coefficients, and on whose rows they are about."""
     proof = f"{summary.proof[0].upper()}{summary.proof[1:]}."
     whose = f"{', '.join(model.sites[:-1])} and {model.sites[-1]}" if len(model.sites) > 1 else "this site"
-    rows = f"{summary.facts.n:,} rows of {whose} together"
+    rows = f"{summary.statistics.n:,} rows of {whose} together"
     lacks = f", without {', '.join(model.without)}" if model.without else ""
     if np.isfinite(summary.accuracy.worst):
         exact = (
@@ -56,31 +83,49 @@ def _words(model: Model, summary: Summary) -> str:
     return f"{proof} The coefficients are about the {rows}{lacks}."
 
 
+def ratio_name(summary: Summary) -> str:
+    """Return what exp(coefficient) is called, such as "odds ratio"; "" where it is no ratio."""
+    fitted = summary.statistics.fitted
+    link = "" if fitted.family is None else fitted.family.link
+    found = RATIOS.get(fitted.model) or RATIOS.get(f"{fitted.model} {link}")
+    return found or ("ratio of means" if link in RATIO_LINKS else "")
+
+
 def forest(summary: Summary) -> str:
-    """Return a forest plot as SVG text: a point and an interval for each term but the intercepts, and a line at 0.
+    """Return a forest plot as HTML: a point and an interval for each term but the intercepts, and a line at 0.
 
     A filled point has an interval without 0, an open one has 0 in it. Coefficients whose intervals are of such unequal
-    width that some would not be seen are drawn in their standard errors.
+    width that some would not be seen are drawn in their standard errors. Where exp(coefficient) is a ratio, it stands
+    beside the coefficient.
     """
     own = [
         k for k, term in enumerate(summary.terms) if not _is_intercept(term) and np.isfinite(summary.columns[k]).all()
     ]
     if not own:
         return "<p>No coefficient to draw.</p>"
-    columns = summary.columns[own][:, [0, 4, 5]]
-    errors = summary.columns[own, 1]
-    places = _places(columns)
-    unit = "coefficient"
-    if (places[:, 2] - places[:, 1]).min() < NARROWEST and (errors > 0).all():
-        columns, unit = columns / errors[:, None], "coefficient, in its standard errors"
-        places = _places(columns)
-    height = TOP + ROW * len(own) + BOTTOM
+    columns, errors = summary.columns[own][:, [0, 4, 5]], summary.columns[own, 1]
+    ratio, unit, drawn = ratio_name(summary), "coefficient", columns
+    low, high = _span(columns)
+    if 100.0 * (columns[:, 2] - columns[:, 1]).min() / (high - low) < NARROWEST and (errors > 0).all():
+        drawn, unit = columns / errors[:, None], "coefficient, in its standard errors"
+    terms = [
+        _Term(summary.terms[k], here, begin, end, _figure(numbers, ratio))
+        for k, (here, begin, end), numbers in zip(own, drawn.tolist(), columns, strict=True)
+    ]
     percent = f"{100 * summary.level:g} % interval"
-    out = [f"<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='forest plot of the coefficients'>"]
-    out += _axis(columns, TOP + ROW * len(own), f"{unit}, with its {percent}")
-    for row, (k, (here, low, high)) in enumerate(zip(own, places.tolist(), strict=True)):
-        out.append(_term(summary, k, TOP + ROW * (row + 0.5), (here, low, high)))
-    return "".join(out) + "</svg>"
+    beside = f"<br><span class='ratio'>{ratio}</span>" if ratio else ""
+    return _drawn(terms, f"{unit}, with its {percent}", f"coefficient [{percent}]{beside}")
+
+
+def _figure(numbers: Matrix, ratio: str) -> str:
+    """Return (coefficient, low, high) as HTML, with exp of them below if that is a `ratio`."""
+    coef, low, high = numbers
+    told = f"{coef:.3g} [{low:.3g}, {high:.3g}]"
+    if not ratio:
+        return told
+    with np.errstate(over="ignore"):
+        coef, low, high = np.exp(numbers)
+    return f"{told}<br><span class='ratio'>{coef:.3g} [{low:.3g}, {high:.3g}]</span>"
 
 
 def _is_intercept(term: str) -> bool:
@@ -89,48 +134,52 @@ def _is_intercept(term: str) -> bool:
 
 
 def _span(columns: Matrix) -> tuple[float, float]:
-    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some room."""
+    """Return (least, largest) number of the horizontal axis: all intervals and 0, and some margin."""
     low, high = min(0.0, float(columns.min())), max(0.0, float(columns.max()))
-    room = 0.03 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
-def _places(columns: Matrix) -> Matrix:
-    """Return the pixels from the left of numbers on the axis that shows all of them, in their shape."""
-    low, high = _span(columns)
-    return np.asarray(NAMES + (WIDTH - NAMES - FIGURES) * (columns - low) / (high - low))
+def _drawn(terms: Sequence[_Term], label: str, heading: str = "") -> str:
+    """Return the plot of the terms as HTML, with an axis below; `label` names the axis, `heading` the numbers.
+
+    Places are percents of the width, so that text has the same size on every screen. Of more than MOST terms the
+    largest are drawn.
+    """
+    if not terms:
+        return ""
+    note = ""
+    if len(terms) > MOST:
+        note = f"<p class='quiet'>The {MOST} largest of {len(terms):,} coefficients that are not 0.</p>"
+        terms = sorted(terms, key=lambda term: -abs(term.coef))[:MOST]
+    low, high = _span(np.array([[term.coef, term.low, term.high] for term in terms]))
+    marks = [(100 * (one - low) / (high - low), f"{one:g}") for one in np.round(ticks(low, high, parts=PARTS), 12)]
+    grid = "".join(
+        f"<line class='{'zero' if mark == '0' else 'grid'}' x1='{x:.2f}%' x2='{x:.2f}%' y1='0' y2='{ROW}'/>"
+        for x, mark in marks
+    )
+    head = f"<div class='row quiet'><span class='figure'>{heading}</span></div>"
+    rows = "".join(_row(term, grid, low, high) for term in terms)
+    numbers = "".join(f"<text x='{x:.2f}%' y='14' text-anchor='middle'>{mark}</text>" for x, mark in marks)
+    numbers += f"<text class='quiet' x='50%' y='33' text-anchor='middle'>{html.escape(label)}</text>"
+    axis = f"<div class='row'><div class='strip'><svg width='100%' height='38' aria-hidden='true'>{numbers}</svg>"
+    axis += "</div></div>"
+    return f"<div class='forest'>{head if heading else ''}{rows}{axis}</div>{note}"
 
 
-def _at(columns: Matrix, values: Vector) -> Vector:
-    """Return the pixels from the left of `values` on the axis that shows `columns`."""
-    low, high = _span(columns)
-    return np.asarray(NAMES + (WIDTH - NAMES - FIGURES) * (values - low) / (high - low))
-
-
-def _axis(columns: Matrix, bottom: float, label: str) -> list[str]:
-    """Return the SVG parts of the axis below the terms, the line at 0, and the label."""
-    low, high = _span(columns)
-    numbers = np.round(ticks(low, high, parts=PARTS), 12)
-    out = []
-    for x, number in zip(_at(columns, numbers).tolist(), numbers.tolist(), strict=True):
-        dash = "" if number == 0 else " stroke-dasharray='2 4'"
-        out.append(f"<path class='grid' d='M{x:.1f} {TOP}V{bottom:.1f}' stroke='#888'{dash}/>")
-        out.append(f"<text x='{x:.1f}' y='{bottom + 16:.1f}' text-anchor='middle' font-size='12'>{number:g}</text>")
-    middle = (NAMES + WIDTH - FIGURES) / 2
-    out.append(f"<text x='{middle:.1f}' y='{bottom + 36:.1f}' text-anchor='middle' font-size='12'>{label}</text>")
-    return out
-
-
-def _term(summary: Summary, k: int, y: float, places: tuple[float, float, float]) -> str:
-    """Return the SVG of term number k at the height y: its name, interval, point and numbers; `places` are pixels."""
-    name, (here, low, high) = summary.terms[k], places
-    shown = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-    coef, ends = summary.columns[k, 0], summary.columns[k, 4:]
-    fill = "#0072b2" if ends[0] * ends[1] > 0 else "none"
-    numbers = f"{coef:.3g} [{ends[0]:.3g}, {ends[1]:.3g}]"
+def _row(term: _Term, grid: str, low: float, high: float) -> str:
+    """Return the HTML of one term: its name, its interval (or bar) over the lines of the grid, and its numbers."""
+    here, begin, end, zero = (100 * (one - low) / (high - low) for one in (term.coef, term.low, term.high, 0.0))
+    y = ROW / 2
+    if term.low == term.high:
+        drawn = f"<line class='bar' x1='{zero:.2f}%' x2='{here:.2f}%' y1='{y}' y2='{y}'/>"
+    else:
+        kind = " class='clear'" if term.clear else ""
+        drawn = f"<line class='interval' x1='{begin:.2f}%' x2='{end:.2f}%' y1='{y}' y2='{y}'/>"
+        drawn += f"<circle{kind} cx='{here:.2f}%' cy='{y}' r='4.5'/>"
+    name = html.escape(term.name)
     return (
-        f"<text x='{NAMES - 12}' y='{y + 4:.1f}' text-anchor='end' font-size='13'>{html.escape(shown)}</text>"
-        f"<path d='M{low:.1f} {y:.1f}H{high:.1f}' stroke='#0072b2' stroke-width='2'/>"
-        f"<circle cx='{here:.1f}' cy='{y:.1f}' r='4.5' fill='{fill}' stroke='#0072b2' stroke-width='2'/>"
-        f"<text x='{WIDTH - 4}' y='{y + 4:.1f}' text-anchor='end' font-size='12'>{numbers}</text>"
+        f"<div class='row'><span class='term'>{name}</span><div class='strip'>"
+        f"<svg width='100%' height='{ROW}' role='img' aria-label='{name}'>{grid}{drawn}</svg></div>"
+        f"<span class='figure'>{term.figure}</span></div>"
     )

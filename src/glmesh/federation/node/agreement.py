@@ -17,12 +17,13 @@ from glmesh.contract.fitting import listed, spoken
 from glmesh.federation.config import Federation
 from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.wire import PRESUMED, DataOffer
+from glmesh.functions import Loss
 
 APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
 LARGE = 10  # [powers of two] scale of a column from which on gossip is slow: rounds grow in proportion to its values
 
 
-def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
+def verdict_of(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
     """Return a Verdict: the contract (target, columns, labels) of the sites that made these offers, or the culprits.
 
     Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the
@@ -40,14 +41,19 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
         or _shared(offers, federation)
         or _misaligned(offers, federation)
     )
-    n_labels = 2 if verdict.contract is None else len(verdict.contract.labels)
-    if not culprits and part.has_labels and (n_labels != 2 if loss.classifies else n_labels < 2):
-        assert verdict.contract is not None  # else there are culprits
-        held = spoken(verdict.contract.labels) or "no labels"
-        several = "" if loss.classifies else " or more"
-        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two{several}"
-        culprits = dict.fromkeys(offers, why)
+    if not culprits and part.has_labels and verdict.contract is not None:
+        why = _wrong_labels(verdict.contract, loss)
+        culprits = dict.fromkeys(offers, why) if why else {}
     return Verdict(None, culprits) if culprits else verdict
+
+
+def _wrong_labels(contract: Contract, loss: Loss) -> str:
+    """Return why the labels that all sites hold together do not go with the loss; "": they do."""
+    n = len(contract.labels)
+    if n == 2 or (n > 2 and not loss.classifies):
+        return ""
+    held, several = spoken(contract.labels) or "no labels", "" if loss.classifies else " or more"
+    return f"all sites together hold the labels {held}; the {loss.name} loss needs two{several}"
 
 
 def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from glmesh.core import Certificate, Violation
 from glmesh.errors import GlmeshError
-from glmesh.files.model_files import packed_facts, unpacked_facts
+from glmesh.files.model_files import packed_statistics, unpacked_statistics
 from glmesh.formatting import rounded_up
 from glmesh.formulas import Design
-from glmesh.methods.totals.cross_validation import Curve
-from glmesh.methods.totals.likelihood.facts import FitFacts
+from glmesh.methods.totals.cross_validation import FoldCurve
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.types import Array, Matrix, Vector
 
 
@@ -33,8 +32,11 @@ class Answer:
     off: float = np.nan  # proven bound of the distance to the optimum, in standard errors; NaN: there are none
     remark: str = ""  # sentences on the optimum: why there is none, which columns have no coefficient
     dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
-    curve: Curve | None = None  # what the folds have found, with the weight that was chosen; None: there are no folds
-    facts: FitFacts | None = None  # what the totals at the end of a fit without a penalty say; None: there were none
+    curve: FoldCurve | None = (
+        None  # what the folds have found, with the weight that was chosen; None: there are no folds
+    )
+    # what the totals at the end of a fit without a penalty say; None: there were none
+    statistics: FitStatistics | None = None
     design: Design | None = None  # of the formula, with the levels of all sites; None: there is none
     said: tuple[str, ...] = ()  # sentences for people on rare levels
     left_out: tuple[int, int] | None = None  # rows of all sites, and those left out for missing values; None: not told
@@ -61,7 +63,7 @@ class Answer:
         """Return the answer as the bytes for which members vote: a line of JSON, then float64 (little-endian)."""
         arrays: dict[str, Array] = {"coef": self.coef, "intercept": np.asarray(self.intercept)}
         arrays["numbers"] = np.array([self.objective, self.gap, self.off])
-        head: dict[str, Any] = {
+        head: dict[str, object] = {
             "members": self.members,
             "totals": self.totals,
             "certified": self.certified,
@@ -76,8 +78,8 @@ class Answer:
         if self.curve is not None:
             head["chosen"] = self.curve.chosen
             arrays |= {"weights": self.curve.weights, "losses": self.curve.losses}
-        if self.facts is not None:
-            head["facts"], own = packed_facts(self.facts)
+        if self.statistics is not None:
+            head["statistics"], own = packed_statistics(self.statistics)
             arrays |= own
         head["shapes"] = {name: list(array.shape) for name, array in arrays.items()}
         content = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
@@ -87,8 +89,8 @@ class Answer:
     def of_bytes(content: bytes) -> Answer:
         """Return the Answer that `to_bytes` made bytes of; raise Violation for bytes that it did not make."""
         try:
-            head, _, rest = content.partition(b"\n")
-            tree, numbers = json.loads(head), np.frombuffer(rest, dtype="<f8").astype(np.float64)
+            head, _, body = content.partition(b"\n")
+            tree, numbers = json.loads(head), np.frombuffer(body, dtype="<f8").astype(np.float64)
             shapes = {str(name): tuple(int(n) for n in shape) for name, shape in tree["shapes"].items()}
             ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())]).tolist()
             if ends[-1] != len(numbers):
@@ -97,7 +99,7 @@ class Answer:
             arrays = {name: numbers[a:b].reshape(shape) for (name, shape), a, b in spans}
             curve = None
             if "chosen" in tree:
-                curve = Curve(arrays["weights"], arrays["losses"], int(tree["chosen"]))
+                curve = FoldCurve(arrays["weights"], arrays["losses"], int(tree["chosen"]))
             objective, gap, off = arrays["numbers"].tolist()
             return Answer(
                 coef=arrays["coef"],
@@ -112,7 +114,7 @@ class Answer:
                 remark=str(tree["remark"]),
                 dropped=tuple(int(one) for one in tree["dropped"]),
                 curve=curve,
-                facts=unpacked_facts(tree.get("facts"), arrays),
+                statistics=unpacked_statistics(tree.get("statistics"), arrays),
                 design=Design.of(tree["design"]) if "design" in tree else None,
                 said=tuple(str(one) for one in tree["said"]),
                 left_out=None if tree["left_out"] is None else (int(tree["left_out"][0]), int(tree["left_out"][1])),

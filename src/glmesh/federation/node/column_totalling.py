@@ -31,6 +31,8 @@ class ColumnTotalling(Totalling):
     """Last phase of a node that holds columns: it votes for what all know, and its model file has its own columns."""
 
     machine_kind: ClassVar[type[Machine]] = PrivateMachine
+    machine: PrivateMachine
+    _rules: ColumnRules
 
     @classmethod
     def rows_of(cls, federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
@@ -69,7 +71,6 @@ class ColumnTotalling(Totalling):
         d = composite.columns.d
         block = Block.of(np.array([site.me]), self._federation.network_info(), [composite], lambda: np.zeros((1, d)))
         names, told = self._fitted.table.columns, self.told(seen)
-        assert isinstance(self._rules, ColumnRules)
         self._columns = ColumnProgram(
             block,
             self._block,
@@ -90,7 +91,6 @@ class ColumnTotalling(Totalling):
 
     def _raise_refusals(self) -> None:
         """Raise Mismatch if this site or another refuses, or if totals that a model was made of are lost."""
-        assert isinstance(self.machine, PrivateMachine)
         if self.machine.lacks_totals and not self.machine.agreement.refused:
             self.machine.refuse(_LACKS)
             self._pass_on()

@@ -14,7 +14,7 @@ import numpy as np
 
 from glmesh.federation.node.rules import RuleBook
 from glmesh.methods.totals.likelihood.cone import Cone
-from glmesh.methods.totals.likelihood.cone_sums import Question, shares
+from glmesh.methods.totals.likelihood.cone_sums import ConeQuery, shares
 from glmesh.types import Flags, Matrix, Vector
 
 COUNTS = ("cone_point", "cone_direction", "cone_rounded")  # fields: rows, and three numbers that matter if not 0
@@ -31,7 +31,7 @@ class SiteDiscretion:
     far: int = 0  # points in a row that were
     told: list[Flags] = field(default_factory=list)  # (m,) rows in each sum of outer products
 
-    def objects(self, cone: Cone, question: Question) -> bool:
+    def objects(self, cone: Cone, question: ConeQuery) -> bool:
         """Return whether the answer to a question with a search would show few of the site's rows."""
         search = question.search
         assert search is not None
@@ -47,7 +47,7 @@ class SiteDiscretion:
             for part in (share.used & ~before, before & ~share.used)
         )
 
-    def answered(self, cone: Cone, question: Question) -> None:
+    def answered(self, cone: Cone, question: ConeQuery) -> None:
         """Note which rows were in the sum that a question asked for."""
         if question.search is not None and question.search.flat is not None:
             self.told.append(shares(cone, question).used)
@@ -60,22 +60,31 @@ class SiteDiscretion:
                 out[name] = np.append(out[name][:1], np.minimum(out[name][1:], 1.0))
         return out
 
-    def allowed_meats(self, scores: Matrix, room: Vector) -> Flags:
+    def allowed_meats(self, scores: Matrix, slack: Vector) -> Flags:
         """Return whether the sums of outer products of scores show few rows: HC0, HC2 and HC3, a mask of shape (3,).
 
-        Rows are divided by 1, by the root of `room` and by `room`; those of room 0 are in the first sum alone. The
+        Rows are divided by 1, by the root of `slack` and by `slack`; those of slack 0 are in the first sum alone. The
         differences of these sums, in which rows of large leverage stand out, must show as little as each of them.
         """
-        sizes, inside = (scores**2).sum(axis=1), room > 0
-        odds = np.divide(1.0 - room, room, out=np.zeros_like(sizes), where=inside)
+        sizes, inside = (scores**2).sum(axis=1), slack > 0
+        odds = np.divide(1.0 - slack, slack, out=np.zeros_like(sizes), where=inside)
         divided = [sizes, np.where(inside, sizes, 0.0) * (1.0 + odds), np.where(inside, sizes, 0.0) * (1.0 + odds) ** 2]
         less = [sizes, sizes * odds, sizes * odds**2]
         shown = [self.rules.shows_few(scores.shape[1], traces, traces) for traces in divided]
         apart = [self.rules.shows_few(scores.shape[1], traces, traces) for traces in less]
         return np.array([not any(shown[k : k + 1] + apart[: k + 1]) for k in range(3)])
 
+    def allows_misfit(self, pulls: Matrix) -> bool:
+        """Return whether no row, and no few, make up most of the pulls whose sum's squared norm would be told."""
+        sizes = (pulls**2).sum(axis=1)
+        return not (sizes.any() and self.rules.shows_few(pulls.shape[1], sizes, sizes))
 
-def _lengths(cone: Cone, question: Question) -> tuple[Vector, Vector]:
+    def check_shape(self, curvatures: Vector) -> None:
+        """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
+        self.rules.check_shape(np.abs(curvatures))
+
+
+def _lengths(cone: Cone, question: ConeQuery) -> tuple[Vector, Vector]:
     """Return the squared length of each row of data in scaled units, and in the frame of a question, each (rows,)."""
     frame = question.frame
     assert frame is not None

@@ -35,6 +35,7 @@ FIRST = 2  # questions before the first total of a method: the survey, and the u
 FAMILY_TOTALS = (
     6  # of Newton's method from the null model to a proof in standard errors; 4 to 9 on statsmodels' data sets
 )
+THETA_STEPS = 6  # of the search for theta, each with a total of Newton's method; 4 to 8 from where it begins
 PROOFS = 3  # of these before which sites agree on what the proof needs, by a maximum
 NULL_TOTALS = 4  # that find the null model at the end of a fit with an offset
 SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
@@ -92,7 +93,7 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     part = federation.problem
     fit = _of_fit(federation, p)
     levels = [SLOTS + 1, TEXTS * WORDS] * (len(formula_of(part.formula).categories) if part.formula else 0)
-    first = [*levels, EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
+    first = [*levels, *_of_moments(part), EDGES * (p + 1) + 1 + part.cv + 2 * p, EDGES * FIELDS]
     if not part.cv:
         return first + fit
     n_weights = len(part.alphas) or N_WEIGHTS
@@ -104,6 +105,16 @@ def _numbers(federation: Federation, p: int) -> list[int]:
     return first + units + paths + held_out + [EDGES * FIELDS] + fit
 
 
+def _of_moments(part: ProblemPart) -> list[int]:
+    """Return how many numbers a site contributes to each of the totals that moments of a formula take."""
+    if not part.formula:
+        return []
+    factors = formula_of(part.formula).factors.values()
+    named = {one.expression for factor in factors for one in factor.standardised}
+    q = len(named)
+    return [EDGES * (q + 1), 5 * q + 3, EDGES * 2 * q, 6 * q] if q else []
+
+
 def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     """Return how many numbers a site contributes to each total of a family's fit, in their order.
 
@@ -112,8 +123,17 @@ def _of_family(part: ProblemPart, p: int, n_outputs: int) -> list[int]:
     d = n_outputs * (p + 1)
     k = max(n_outputs - 1, 1) * (p + part.fit_intercept - bool(part.held))
     triangle = k * (k + 1) // 2
-    totals = [EDGES * (p + 1) + 2 + 2 * p, EDGES, 5, 5 * EDGES, *[triangle + d + FIELDS] * FAMILY_TOTALS]
+    totals = [
+        *_of_moments(part),
+        EDGES * (p + 1) + 2 + 2 * p,
+        EDGES,
+        5,
+        5 * EDGES,
+        *[triangle + d + FIELDS] * FAMILY_TOTALS,
+    ]
     totals += [EDGES] * PROOFS
+    if part.estimate_theta:
+        totals += [triangle + d + FIELDS, EDGES, d + 4] * THETA_STEPS
     if not part.is_unpenalised:
         return totals
     if part.held:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from glmesh.contract import Column
 from glmesh.contract.fitting import listed
-from glmesh.errors import InvalidInput
+from glmesh.core.moments import with_moments
+from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.node.rules import LEAST_LEVEL
 from glmesh.federation.totals import Refusal, WantedTotal
 from glmesh.formulas import OTHERS, Design, Formula, Frame, Variable
@@ -30,12 +30,12 @@ ATTEMPTS = 10  # [times] that levels are counted, in twice as many slots each ti
 WORDS = 32  # [numbers] of 4 bytes that carry the text of a level
 LONGEST = 4 * WORDS - 1  # [bytes] of a level's text
 
-Ask = Callable[[dict[str, Any], Unsigned], Generator[WantedTotal, Unsigned, Unsigned]]
-Counting = Generator[WantedTotal, Unsigned, "Agreement"]
+Ask = Callable[[dict[str, object], Unsigned], Generator[WantedTotal, Unsigned, Unsigned]]
+Counting = Generator[WantedTotal, Unsigned, "DesignAgreement"]
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class DesignAgreement:
     """What all members have agreed on, and which of a site's own rows are in it."""
 
     design: Design
@@ -70,7 +70,7 @@ class SiteFrame:
         return [name for name in found if name != SITE]
 
     def agree(self, members: Sequence[int], ask: Ask) -> Counting:
-        """Return an Agreement after all members have counted; it yields what `ask(head, content)` yields.
+        """Return an DesignAgreement after all members have counted; it yields what `ask(head, content)` yields.
 
         Refusal is raised at all sites for levels that are rare where the federation refuses those, and at this one for
         a level that tells it apart.
@@ -102,17 +102,17 @@ class SiteFrame:
             self._refuse_alone(name, one, frame)
         if self.rare_levels == "drop":
             found = {name: replace(one, rare=tuple(left_out[name])) for name, one in found.items()}
-        return Agreement(self._design(found, members), flags, self._merged(frame, found), tuple(said.values()), n)
+        return DesignAgreement(self._design(found, members), flags, self._merged(frame, found), tuple(said.values()), n)
 
-    def alone(self) -> Agreement | None:
+    def alone(self) -> DesignAgreement | None:
         """Return what would be agreed on if this site had no others; None: its rows alone make no columns."""
         found = {name: _Counted(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories}
+        kept, frame = np.ones(self.frame.m, dtype=np.bool_), self._merged(self.frame, found)
         try:
-            design = self._design(found, [self.sites.index(self.me)])
-        except Refusal:
+            design = with_moments(self._design(found, [self.sites.index(self.me)]), [frame])
+        except (Refusal, InvalidInput, Mismatch):
             return None
-        kept = np.ones(self.frame.m, dtype=np.bool_)
-        return Agreement(design, kept, self._merged(self.frame, found), (), None)
+        return DesignAgreement(design, kept, frame, (), None)
 
     # --- counting
 
@@ -170,7 +170,7 @@ class SiteFrame:
             times = counts[slot]
             if (row % times).any():
                 return None
-            level = _unpacked(row // times)
+            level = unpacked(row // times)
             if level is None or self._slot(name, level, attempt) != slot:
                 return None
             found[level] = int(times)
@@ -319,14 +319,14 @@ def _packed(level: str) -> Unsigned:
     return np.frombuffer(whole, dtype="<u4").astype(np.uint64)
 
 
-def _unpacked(words: Unsigned) -> str | None:
+def unpacked(words: Unsigned) -> str | None:
     """Return the text that `_packed` made numbers of; None if these are of no text."""
     if (words >= 1 << 32).any():
         return None
     whole = words.astype("<u4").tobytes()
-    content, rest = whole[1 : 1 + whole[0]], whole[1 + whole[0] :]
+    content, padding = whole[1 : 1 + whole[0]], whole[1 + whole[0] :]
     try:
-        return content.decode() if not any(rest) else None
+        return content.decode() if not any(padding) else None
     except UnicodeDecodeError:
         return None
 

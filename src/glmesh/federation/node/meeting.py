@@ -18,8 +18,8 @@ from glmesh.federation.node.agreement import (
     other_targets,
     same_targets,
     scale_warnings,
-    settle,
     uncompared,
+    verdict_of,
 )
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
@@ -156,13 +156,15 @@ class Meeting:
             federation = self._gather(self._without_statement(OFFER))
             offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
             taking_part = [member.name for member in federation.members if not member.late]
-            verdict = settle({name: offers[name] for name in taking_part}, federation)
+            verdict = verdict_of({name: offers[name] for name in taking_part}, federation)
             if verdict.contract is None:
                 self._refuse(verdict.culprits, taking_part)
                 continue
             if federation.members[self._site.me].late and self._by_features:
                 me = self._site.file.name
-                culprits = settle({name: offers[name] for name in taking_part} | {me: own.offer}, federation).culprits
+                culprits = verdict_of(
+                    {name: offers[name] for name in taking_part} | {me: own.offer}, federation
+                ).culprits
                 if me in culprits:
                     self._withdraw(Mismatch(culprits[me]))
             return verdict.contract, federation

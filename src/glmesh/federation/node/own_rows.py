@@ -8,7 +8,7 @@ from glmesh.contract import Contract, Fitted
 from glmesh.federation.config import Federation, ProblemPart, Site
 from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.node.checkpoint import contract_of
-from glmesh.federation.node.levels import Agreement, SiteFrame
+from glmesh.federation.node.levels import DesignAgreement, SiteFrame
 from glmesh.federation.node.roles import spec_of, summary_of
 from glmesh.formulas import Design, Frame
 from glmesh.formulas.design import CATEGORY
@@ -44,13 +44,13 @@ class OwnRows:
             beside=_beside(part),
         )
 
-    def designed(self, agreed: Agreement, part: ProblemPart) -> tuple[NodeData, DataSummary]:
+    def designed(self, agreement: DesignAgreement, part: ProblemPart) -> tuple[NodeData, DataSummary]:
         """Return (data, summary) of the rows that are in the fit, with the columns of the design that was agreed on.
 
         An offset stays the last column. Raise Mismatch for a row that does not fit the design.
         """
-        rows = self.fitted.table.rows(agreed.kept)
-        fitted = replace(self.fitted, table=designed(rows, agreed.design, agreed.frame, _beside(part)))
+        rows = self.fitted.table.rows(agreement.kept)
+        fitted = replace(self.fitted, table=designed(rows, agreement.design, agreement.frame, _beside(part)))
         spec = spec_of(part, fitted)
         data = NodeData(spec, fitted.table.X, fitted.y, rows.weight, self.data.where)
         return data, summary_of(data, fitted.labels)

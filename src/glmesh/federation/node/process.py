@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from glmesh.federation.config import Site
+from glmesh.federation.node.about import write_about
 from glmesh.federation.node.meeting import Meeting
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.totalling import Totalling
@@ -32,9 +33,12 @@ class Node:
         """
         neighbourhood = self.neighbourhood
         limit = neighbourhood.site.federation.problem.max_rounds if max_rounds is None else max_rounds
+        write_about(neighbourhood.site, None)
         with closing(neighbourhood.links):
             ending = Ending(TrainingOutcome.STOPPED)
             agreed = self._meeting.run()
+            if agreed is not None:
+                write_about(neighbourhood.site, agreed.fitted.table.m)
             if agreed is not None and agreed.federation.problem.by_totals:
                 self.totals = agreed.prepare_totals()
                 ending = self.totals.run(limit, record, self.seen)

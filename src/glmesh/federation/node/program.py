@@ -16,7 +16,8 @@ from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion
-from glmesh.federation.node.levels import Agreement, SiteFrame
+from glmesh.federation.node.levels import DesignAgreement, SiteFrame
+from glmesh.federation.node.moments import with_moments
 from glmesh.federation.node.questions import NEAR, OTHER_POINT, Elsewhere, Questions, Steps
 from glmesh.federation.node.rules import (
     RuleBook,
@@ -32,11 +33,12 @@ from glmesh.federation.totals.views import drawn_start
 from glmesh.methods import CrossValidation, MaximumLikelihood, Rows
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.cross_validation import rows_of_folds
-from glmesh.methods.totals.likelihood.facts import FitFacts, term_names
-from glmesh.methods.totals.likelihood.outputs import settled
+from glmesh.methods.totals.likelihood.outputs import balanced_rows
 from glmesh.methods.totals.likelihood.state import LikelihoodState
-from glmesh.methods.totals.nodes import HoldsModel, OnTotals, Point
+from glmesh.methods.totals.likelihood.statistics import term_names
+from glmesh.methods.totals.nodes import OnTotals, Point
 from glmesh.methods.totals.scaled import column_exponents, scales
+from glmesh.methods.totals.state import HoldsModel
 from glmesh.types import Vector
 
 FAR = 5  # [points] that a site may refuse in a row as too far; design: shorter steps are tried that often
@@ -47,7 +49,7 @@ class FormulaColumns:
     """What makes a site's rows of a formula, once all sites have agreed on the levels of its categories."""
 
     table: SiteFrame  # the site's rows as the formula sees them
-    rows: Callable[[Agreement], Rows]  # with the design's columns; may raise Mismatch
+    rows: Callable[[DesignAgreement], Rows]  # with the design's columns; may raise Mismatch
     method: Callable[[int], OnTotals]  # for so many columns
 
 
@@ -110,7 +112,7 @@ class _Fit:
         self._scale = np.ones(program.block.p + 1)
         self._columns, self._method = tuple(program.names), program.method
         self._width = int(program.block.X[0].shape[1])
-        self._agreed: Agreement | None = None
+        self._agreement: DesignAgreement | None = None
         self._left_out: tuple[int, int] | None = None
         self._checked = b""  # bytes of the last point of a family that was checked
 
@@ -147,14 +149,14 @@ class _Fit:
         method, block, program = self._method, self._block, self._program
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
         if len(rows) > 1:
-            rows = settled(block.whole_penalty, rows)
+            rows = balanced_rows(block.whole_penalty, rows)
         coef = np.zeros((len(rows), self._width))
         coef[:, [k for k in range(self._width) if k not in self._dropped]] = rows[:, :-1]
-        facts = method.facts(state)
-        if isinstance(facts, FitFacts):
+        statistics = method.statistics(state)
+        if statistics is not None:
             classes = program.labels if len(rows) > 1 else ()
             names = term_names(block.names or (), [_spoken(one) for one in classes])
-            facts = replace(facts, fitted=replace(facts.fitted, names=names))
+            statistics = replace(statistics, fitted=replace(statistics.fitted, names=names))
         return Answer(
             coef=coef if len(rows) > 1 else coef[0],
             intercept=rows[:, -1].copy() if len(rows) > 1 else float(rows[0, -1]),
@@ -168,9 +170,9 @@ class _Fit:
             remark=method.remark(block, state),
             dropped=tuple(self._dropped),
             curve=getattr(state, "curve", None),
-            facts=facts if isinstance(facts, FitFacts) else None,
-            design=None if self._agreed is None else self._agreed.design,
-            said=() if self._agreed is None else self._agreed.said,
+            statistics=statistics,
+            design=None if self._agreement is None else self._agreement.design,
+            said=() if self._agreement is None else self._agreement.said,
             left_out=self._left_out,
         )
 
@@ -183,21 +185,23 @@ class _Fit:
         )
 
     def _design(self, columns: FormulaColumns) -> Steps:
-        """Agree on the levels of the formula's categories, and take its columns in place of the table's.
+        """Agree on levels of categories and moments of numbers, and take the formula's columns for the table's.
 
         It is a generator: it yields requests. Refusal is raised for rare levels, and if the site's own rules forbid
         that it contributes with these columns.
         """
         program = self._program
-        self._agreed = yield from columns.table.agree(
+        self._agreement = yield from columns.table.agree(
             self._beginning.members, lambda head, content: self._questions.ask(head, b"", content, 0)
         )
-        assert self._agreed is not None
+        assert self._agreement is not None
+        self._agreement = yield from with_moments(self._agreement, self._questions, program.rules)
+        assert self._agreement is not None
         try:
-            block = columns.rows(self._agreed)
+            block = columns.rows(self._agreement)
         except Mismatch as error:
             raise Refusal(str(error), public=f"refused by {columns.table.me}") from None
-        self._columns = (*self._agreed.design.names, *columns.table.beside)
+        self._columns = (*self._agreement.design.names, *columns.table.beside)
         self._block, self._width = self._with_discretion(block, self._columns), int(block.X[0].shape[1])
         self._scale = np.ones(block.p + 1)
         self._method = columns.method(block.p)
@@ -205,7 +209,7 @@ class _Fit:
 
     def _rows_in_all(self, n: float, left_out: int) -> tuple[int, int]:
         """Return (rows of all sites, those left out for missing values); n rows are in the fit."""
-        before = n if self._agreed is None or self._agreed.n is None else self._agreed.n
+        before = n if self._agreement is None or self._agreement.n is None else self._agreement.n
         return int(before) + left_out, left_out
 
     def _survey(self) -> Steps:

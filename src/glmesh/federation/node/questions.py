@@ -60,17 +60,17 @@ class Questions:
         answer: Any = None
         while True:
             try:
-                asked = next(steps) if answer is None else steps.send(answer)
+                query = next(steps) if answer is None else steps.send(answer)
             except StopIteration as end:
                 sums: Sums = end.value
                 return sums
-            if isinstance(asked, Whole):
-                fields = {name: [rows.shape[1], asked.grains[name]] for name, rows in total.fields.items()}
-                answer = yield from self.ask({"fields": fields}, at, asked.rows[0][0], 0, again=asked.misfits > 0)
+            if isinstance(query, Whole):
+                fields = {name: [rows.shape[1], query.grains[name]] for name, rows in total.fields.items()}
+                answer = yield from self.ask({"fields": fields}, at, query.rows[0][0], 0, again=query.misfits > 0)
             else:
-                answer = yield from self.largest(asked[0][0])
+                answer = yield from self.largest(query[0][0])
 
-    def ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
+    def ask(self, head: dict[str, object], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
         """Yield one request for a total, and return the sum over all sites.
 
         `head` and the point `at` are the request; `content` is this site's contribution, whose first `marks` entries

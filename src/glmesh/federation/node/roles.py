@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from glmesh.contract import DataTable, Fitted
-from glmesh.errors import Mismatch
+from glmesh.contract.events import refuse, with_events
 from glmesh.federation.config import ProblemPart
 from glmesh.problem import DataSummary, NodeData, ProblemSpec
 from glmesh.problem.offsets import hold_offset, put_last
-from glmesh.types import Flags, Vector
 
 
 def with_roles(fitted: Fitted, part: ProblemPart) -> Fitted:
@@ -26,7 +25,7 @@ def with_roles(fitted: Fitted, part: ProblemPart) -> Fitted:
     """
     table = fitted.table
     if part.event:
-        table = _with_events(table, part)
+        table = with_events(table, part.event)
     if part.held:
         table = _with_offset(table, part)
     if part.has_labels and not part.model().loss.classifies and table.y is not None and table.y.dtype.kind == "f":
@@ -67,24 +66,6 @@ def _with_offset(table: DataTable, part: ProblemPart) -> DataTable:
     names = table.columns
     X, order = put_last(table.X, names.index(part.held))
     if part.exposure:
-        _refuse(table, ~(X[:, -1] > 0), X[:, -1], f"column {part.held!r} (exposure) must be > 0 in every row")
+        refuse(table, ~(X[:, -1] > 0), X[:, -1], f"column {part.held!r} (exposure) must be > 0 in every row")
         X[:, -1] = np.log(X[:, -1])
     return replace(table, X=np.ascontiguousarray(X), names=tuple(names[k] for k in order))
-
-
-def _with_events(table: DataTable, part: ProblemPart) -> DataTable:
-    """Return the table without the column of events; its targets are +time where the event happened, else -time."""
-    names, y = table.columns, np.asarray(table.y, dtype=np.float64)
-    at = names.index(part.event)
-    happened = table.column(at)
-    _refuse(table, (happened != 0) & (happened != 1), happened, f"column {part.event!r} (event) must hold 0 and 1 only")
-    _refuse(table, ~(y > 0), y, f"column {part.time!r} (time) must be > 0 in every row")
-    kept = np.array([k for k in range(len(names)) if k != at], dtype=np.int64)
-    return replace(table.take(kept, tuple(names[k] for k in kept)), y=np.where(happened == 1, y, -y))
-
-
-def _refuse(table: DataTable, wrong: Flags, values: Vector, why: str) -> None:
-    """Raise Mismatch, whose public text is `why`, if a row of the table is `wrong`; the site itself reads the line."""
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise Mismatch(f"{table.where}: {why}", private=f"line {table.line(row)} holds {values[row]:g}")

@@ -12,10 +12,8 @@ import scipy.sparse as sp
 
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.totals import Refusal
-from glmesh.functions import Family
 from glmesh.methods import Rows
 from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, kind
-from glmesh.methods.totals.likelihood.cox import CoxLikelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.types import Flags, SampleMatrix, Vector
 
@@ -29,7 +27,7 @@ LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A site's rules, with the facts on its data and federation that they depend on; its methods raise Refusal."""
+    """A site's rules, with what of its data and federation they depend on; its methods raise Refusal."""
 
     rules: SiteRules
     name: str  # of the site
@@ -115,6 +113,28 @@ class RuleBook:
                 why = f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}"
                 raise self._refuse(f"{why}{_perhaps_separated(block)}")
 
+    def check_sums(self, d: int, sizes: Vector) -> None:
+        """Raise Refusal if sums of d products of all of the site's rows, before a fit, would show few of these.
+
+        `sizes`, shape (m,), is what each row adds to the trace of these sums.
+        """
+        if len(sizes) < self.rules.least_rows:
+            raise self._refuse(f"{len(sizes)} rows, least_rows = {self.rules.least_rows}")
+        if self.shows_few(d, np.ones(len(sizes)), sizes):
+            raise self._refuse(
+                f"few of this site's {len(sizes)} rows make up most of what center and standardize would sum up; take "
+                "numbers that all agree on: I((x - 50) / 10)"
+            )
+
+    def check_shape(self, sizes: Vector) -> None:
+        """Raise Refusal if few rows make up most of the sum of `sizes`, shape (m,), from which a shape is estimated."""
+        if sizes.any() and self.shows_few(1, sizes, sizes):
+            share, spread = dominance(sizes, sizes)
+            raise self._refuse(
+                f"theta would be estimated from few rows: one is {share:.2f} of the sum, spread over {spread:.1f}; let "
+                "the federation file give a number, theta = 2"
+            )
+
     def shows_few(self, d: int, weights: Vector, traces: Vector, *, alone: bool = False) -> bool:
         """Return whether a sum of outer products over some of the site's rows, in d coordinates, would show few rows.
 
@@ -163,9 +183,9 @@ def has_constant_curvature(block: Rows) -> bool:
     loss = block.loss
     if not loss.by_likelihood:
         return not block.dual.has_smooth_conjugate or Traits.of(loss).quadratic
-    if not isinstance(loss, Family):
+    if (family := loss.as_family) is None or family.has_unknown_shape:
         return False
-    here, there = loss.information(np.array([0.5, 1.5]))
+    here, there = family.information(np.array([0.5, 1.5]))
     return bool(here == there)
 
 
@@ -176,8 +196,7 @@ def n_coefficients(block: Rows) -> int:
 
 def n_rows(block: Rows) -> int:
     """Return the number of the site's rows; of a Cox model with events those that are at risk at one of them."""
-    likelihood = block.likelihoods[0] if block.loss.compares_rows else None
-    at_risk = likelihood.risks.n if isinstance(likelihood, CoxLikelihood) else 0
+    at_risk = block.likelihoods[0].rows_at_risk if block.loss.compares_rows else 0
     return at_risk or len(block.y[0])
 
 

@@ -200,8 +200,11 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
             ids="" if table.ids is None else row_digest(table.ids, federation),
         )
     offer = replace(offer, scales=[] if len(own.columns) > _SCALES else _scales(table.X, own))
-    if federation.data is not None:  # all sites have the names
-        return offer
+    return offer if federation.data is not None else _with_columns(offer, own)
+
+
+def _with_columns(offer: DataOffer, own: Contract) -> DataOffer:
+    """Return the offer with names and kinds of the site's columns, which a federation file without them leaves open."""
     return replace(
         offer,
         names=list(own.names) if own.header else None,

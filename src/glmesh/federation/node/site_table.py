@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from glmesh.contract import Contract, DataTable
+from glmesh.contract import Column, Contract, DataTable
 from glmesh.contract.fitting import listed
 from glmesh.errors import Mismatch
 from glmesh.federation.config import ProblemPart
@@ -47,13 +48,20 @@ def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> D
         made = without_gaps(made, wanted)
     if not formula.target and not formula.survival:
         made = replace(made, y=response_of(formula, Frame.of_table(made)))
-    frame = Frame.of_table(made, SITE)
-    if part.drops_gaps:  # else what refuses gaps says so first
+    _check_values(Frame.of_table(made, SITE), formula, drops_gaps=part.drops_gaps)
+    return made
+
+
+def _check_values(frame: Frame, formula: Formula, *, drops_gaps: bool) -> None:
+    """Refuse values of a site's columns that the formula's terms do not take.
+
+    Where gaps are not dropped, what refuses these says so first.
+    """
+    if drops_gaps:
         for one in formula.factors.values():
             if one.role in ("number", "spline"):
-                one.columns(frame)  # refuses what is not finite, and what is outside of a spline
+                one.check(frame)  # refuses what is not finite, and what is outside of a spline
     Levels.of(frame, formula)  # refuses what is neither numbers nor text
-    return made
 
 
 def coded(table: DataTable, contract: Contract) -> DataTable:
@@ -71,17 +79,7 @@ def coded(table: DataTable, contract: Contract) -> DataTable:
         if one.name not in table.columns:
             continue
         values = frame.values(one.name)
-        known = {plain(level) for level in one.levels}
-        wrong = next(
-            (k for k, cell in enumerate(values) if known and cell is not None and str(cell) not in known), None
-        )
-        if wrong is not None:
-            raise Mismatch(
-                f"{table.where}: column {one.name} has a level that is none of the contract's, "
-                f"{listed([plain(level) for level in one.levels])}; correct the text, take the row out, or add the "
-                "level to the federation file",
-                private=f"line {table.line(wrong)} holds {values[wrong]!r:.60}",
-            )
+        _check_levels(table, one, values)
         X[:, table.columns.index(one.name)] = _numbers([None if cell is None else str(cell) for cell in values])
     names = {one.name for one in categories}
     return replace(table, X=X, text_columns=tuple(one for one in table.text_columns if one.name not in names))
@@ -113,3 +111,19 @@ def with_levels(contract: Contract, table: DataTable, formula: Formula) -> Contr
         return tuple(sorted(counts.get(name, ()), key=lambda one: (isinstance(one, str), one)))
 
     return replace(contract, columns=tuple(replace(one, levels=levels(one.name)) for one in contract.columns))
+
+
+def _check_levels(table: DataTable, column: Column, values: Sequence[object]) -> None:
+    """Raise Mismatch for a cell, one of `values`, that is none of the levels of a column of the contract.
+
+    A column without levels in the contract takes any text.
+    """
+    known = {plain(level) for level in column.levels}
+    wrong = next((k for k, cell in enumerate(values) if known and cell is not None and str(cell) not in known), None)
+    if wrong is not None:
+        raise Mismatch(
+            f"{table.where}: column {column.name} has a level that is none of the contract's, "
+            f"{listed([plain(level) for level in column.levels])}; correct the text, take the row out, or add the "
+            "level to the federation file",
+            private=f"line {table.line(wrong)} holds {values[wrong]!r:.60}",
+        )

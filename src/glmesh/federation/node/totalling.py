@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.fit_figures import FitFigures, ReleaseFigures, released_figures
-from glmesh.federation.node.levels import Agreement
+from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import Kept, TotalsStore
-from glmesh.federation.node.training import Ending, TrainingOutcome
+from glmesh.federation.node.training import Ending, TrainingOutcome, look_again
 from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
@@ -38,7 +38,7 @@ from glmesh.problem import DataSummary, NodeData
 _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 _POLL = 0.2  # [s] longest sleep
 _LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
-_TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
+TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
 _PASSED_ON = "another site refuses"  # reason of a node that ends because it has learned of a refusal
 _OTHER_ROWS = (
     "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
@@ -161,15 +161,15 @@ class Totalling:
             self.machine.refuse(public)
             self._pass_on()
             raise Mismatch(public, private=f"{self._site.file.name}: {_OTHER_ROWS}")
-        looked = -np.inf
+        began, looked = time.monotonic(), -np.inf
         while not self._neighbourhood.stop.is_set():
             self._turn()
             now = time.monotonic()
             if self.machine.is_final:
                 return self._finish(record)
-            if (ending := self._ends_early(now)) is not None:
+            if (ending := self.ends_early(now)) is not None:
                 return ending
-            if now >= looked + 0.5:
+            if now >= looked + look_again(now - began):
                 looked = now
                 self._say_waiting(now)
                 record()
@@ -211,9 +211,9 @@ class Totalling:
         """Return the model that more than half of the members voted for."""
         return Answer.of_bytes(self.machine.model)
 
-    def _designed(self, agreed: Agreement) -> Rows:
+    def _designed(self, agreement: DesignAgreement) -> Rows:
         """Return the site's rows with the columns of the design that all sites have agreed on."""
-        data, summary = self._own.designed(agreed, self._federation.problem)
+        data, summary = self._own.designed(agreement, self._federation.problem)
         return self.rows_of(self._federation, self._site, data, summary)
 
     # messages
@@ -288,7 +288,7 @@ class Totalling:
             limits.append(self.info.gone_after)
         self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
 
-    def _ends_early(self, now: float) -> Ending | None:
+    def ends_early(self, now: float) -> Ending | None:
         """Return the Ending of a run that ends without a model; None if the run goes on.
 
         Raise Mismatch if a site refuses, InvalidInput if another process of this node has taken over. `now` is in
@@ -362,7 +362,7 @@ class Totalling:
         """Go on exchanging messages until all neighbours have confirmed that they know of a refusal.
 
         A neighbour that ends for it confirms it by refusing too: it is waited for _LINGER seconds at most. Neighbours
-        that may go on without the sites that refuse do not confirm, so they are told for _TELL seconds. After that the
+        that may go on without the sites that refuse do not confirm, so they are told for TELL seconds. After that the
         memory of views and totals is written to disk.
         """
         began, seconds = time.monotonic(), _LINGER
@@ -372,7 +372,7 @@ class Totalling:
             refusals = self.machine.refusals
             if neighbours <= refusals.keys():
                 break
-            seconds = _LINGER if self._ends_all(refusals) else _TELL
+            seconds = _LINGER if self._ends_all(refusals) else TELL
         self._neighbourhood.links.flush(1.0)
         self._save()
 
@@ -435,17 +435,17 @@ class Totalling:
             info=self._provenance(answer, outcome),
             contract=self._own.contract_of_model(answer.design, part),
             design=answer.design,
-            facts=answer.facts,
+            statistics=answer.statistics,
             federation=self._site.federation.name,
             digest=self._site.federation.digest,
             sites=tuple(names[k] for k in answer.members),
             without=tuple(name for k, name in enumerate(names) if k not in answer.members),
         )
 
-    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, Any]:
+    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, str | float | int]:
         """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
         part = self._federation.problem
-        info: dict[str, Any] = {
+        info: dict[str, str | float | int] = {
             "status": outcome.name.lower(),
             "node": self._site.file.name,
             "split": part.split,
@@ -459,7 +459,8 @@ class Totalling:
             info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
             info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
         if part.family:
-            info |= asdict(self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
+            fitted = None if answer.statistics is None else answer.statistics.fitted.family  # with an estimated theta
+            info |= asdict(fitted or self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
         if np.isfinite(answer.off):
             info["standard_errors_off"] = answer.off
         if answer.remark:

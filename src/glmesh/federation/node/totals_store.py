@@ -131,12 +131,12 @@ class TotalsStore:
     def _read(self, path: Path) -> Kept:
         """Return the content of a file that `save` wrote; raise UnreadableFile if it is damaged."""
         try:
-            head, _, rest = path.read_bytes().partition(b"\n")
+            head, _, body = path.read_bytes().partition(b"\n")
             tree = json.loads(head)
             ends = np.cumsum([0, *tree["sizes"]]).tolist()
-            if ends[-1] != len(rest):
+            if ends[-1] != len(body):
                 raise ValueError("bytes are missing")
-            blobs = [rest[a:b] for a, b in pairwise(ends)]
+            blobs = [body[a:b] for a, b in pairwise(ends)]
             last = blobs.pop() if len(blobs) % 2 == 0 else blobs[1]  # files of earlier versions have none
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
             memory = MemberMemory(

@@ -16,7 +16,8 @@ _START = 60.0  # [s] that a new node waits for its neighbours to be ready, once 
 _RESUME = 5.0  # [s] that a resumed node waits for them; those that are up answer at once
 _LINGER = 10.0  # [s] that a node stays after its end, to tell its neighbours
 _CONFIRM = 60.0  # [s] without any neighbour after which a node that holds a proof ends by itself
-_LOOK = 0.5  # [s] between looks for absent members, and between entries of the history
+LOOK = 0.5  # [s] between looks for absent members, and between entries of the history, at most
+SOONEST = 0.02  # [s] between entries of the history at the beginning, so that a run of a second has some, too
 
 
 class TrainingOutcome(Enum):
@@ -64,6 +65,11 @@ class Ending:
         return " ".join([text, *more, *(f"It is {one}." for one in said), *covers])
 
 
+def look_again(seconds: float) -> float:
+    """Return the seconds between two entries of the history of a phase that has lasted for so many `seconds`."""
+    return min(LOOK, max(SOONEST, seconds / 20.0))
+
+
 def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
     """Return words on the sites that a model is without: "without dora (3 of 4 sites)"; empty if there are none."""
     return f"without {', '.join(without)} ({len(sites)} of {len(sites) + len(without)} sites)" if without else ""
@@ -76,6 +82,7 @@ class Training:
         self.participant, self._summary, self._fitted, self._resumed = participant, summary, fitted, resumed
         self._neighbourhood, self._trainer = participant.neighbourhood, participant.trainer
         self._looked = 0.0  # [s] time of the last look for absent members
+        self._began = time.monotonic()  # [s] time at which the phase was made
         self._linked = time.monotonic()  # [s] time at which some link was last seen up
 
     def run(self, max_rounds: int, record: Callable[[], None]) -> Ending:
@@ -166,7 +173,7 @@ class Training:
             certificate = trainer.proof.certificate
             self._neighbourhood.log.info("certified", extra={"round": certificate.round, "gap": certificate.relative})
         participant.say_done()
-        if not is_proven and now < self._looked + _LOOK:
+        if not is_proven and now < self._looked + look_again(now - self._began):
             return False
         self._looked = now
         participant.give_up_absent(now)

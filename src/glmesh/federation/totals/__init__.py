@@ -47,8 +47,9 @@ signed, and repeats its program on them. With the same members and data a view g
 point.
 """
 
+from glmesh.federation.totals.bundles import Bundle
 from glmesh.federation.totals.fit import Beginning, Program, Refusal, Runner, Unequal, WantedTotal
-from glmesh.federation.totals.machine import Bundle, Machine
+from glmesh.federation.totals.machine import Machine
 from glmesh.federation.totals.memory import FederationInfo, MemberMemory
 
 __all__ = [

@@ -356,16 +356,16 @@ class Agreement:
         too few or not connected without newcomers. A view is a list of the members that make totals together.
         """
         known = {one for k in ids for one in statuses[k].voters}
-        settled = [one for one in ids if one in known]
-        if settled == ids or len(settled) < self.info.least or not is_connected(settled, self.info.neighbours):
+        remaining = [one for one in ids if one in known]
+        if remaining == ids or len(remaining) < self.info.least or not is_connected(remaining, self.info.neighbours):
             return ids
-        ready = all(statuses[one].remembers for one in settled) and 2 * len(settled) > len(known) + 1
+        ready = all(statuses[one].remembers for one in remaining) and 2 * len(remaining) > len(known) + 1
         for one in ids:
             if ready and one not in known:
-                admitted = sorted([*settled, one])
+                admitted = sorted([*remaining, one])
                 if is_connected(admitted, self.info.neighbours):
                     return admitted
-        return settled
+        return remaining
 
     def there(self, now: float) -> list[int]:
         """Return the ids of the members that gave a sign of life lately, ascending, this one included; `now` in [s]."""

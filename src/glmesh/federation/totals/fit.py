@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from glmesh.errors import GlmeshError
-from glmesh.federation.totals.machine import Conflict, Machine, Question
+from glmesh.federation.totals.bundles import Conflict, Question
+from glmesh.federation.totals.machine import Machine
 from glmesh.types import Unsigned
 
 
@@ -38,7 +39,7 @@ class WantedTotal:
 
     request: bytes  # equal at all members
     content: Unsigned  # (numbers,) this member's contribution
-    marks: int = 0  # numbers at its beginning that are 0 or 1, of which it is asked where any member has a 1
+    marks: int = 0  # numbers at its beginning that are 0 or 1, of which it is wanted where any member has a 1
     again: bool = False  # the total before had a misfit: the same once more in larger grains
 
 
@@ -67,7 +68,7 @@ class Runner:
         self._running: Generator[WantedTotal, Unsigned, bytes] | None = None
         self._wanted: WantedTotal | None = None
         self.refusal: Refusal | None = None  # why the program ended without a model
-        self._at = 0  # place of the total that is asked for, from 0
+        self._at = 0  # place of the total that is wanted for, from 0
         self._numbers = (0, 0)  # (number, attempt) of that total
 
     def advance(self, now: float) -> None:
@@ -124,9 +125,9 @@ class Runner:
 
     def _question(self, attempt: int) -> Question:
         """Return the program's present request as a Question to the machine; `attempt` is its number, from 1."""
-        asked = self._wanted
-        assert asked is not None
-        return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
+        wanted = self._wanted
+        assert wanted is not None
+        return Question(wanted.request, wanted.content, self._fit, self._at, self._numbers[0], attempt, wanted.marks)
 
     def _send(self, value: Unsigned) -> None:
         """Send a total (a sum over all members), shape (numbers,), to the program.
@@ -147,7 +148,7 @@ class Runner:
     def _take(self, conflict: Conflict) -> None:
         """Repeat the program with the request of the member with the lowest id in place of its own.
 
-        `conflict` has that request, for which the machine is then asked.
+        `conflict` has that request, for which the machine is then wanted.
         """
         self._requests[self._at] = conflict.request
         place = self._at

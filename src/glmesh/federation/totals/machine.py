@@ -10,96 +10,18 @@ Times are seconds on any monotonic clock. The fit itself is a program (`fit.py`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from glmesh.core import Violation
 from glmesh.federation.totals.agreement import Agreement
+from glmesh.federation.totals.bundles import Bundle, Conflict, GiveTotals, Question, WantTotals
 from glmesh.federation.totals.flood import MOST_ATTEMPTS, Ask, Contribution, ContributionFlood, signed_contribution
 from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMemory, model_digest
 from glmesh.federation.totals.names import TotalName, request_digest
 from glmesh.federation.totals.statements import Asking, Keys, Record, Signed, Vote
 from glmesh.federation.totals.views import View
-from glmesh.types import Unsigned
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A fit's request for one total, a sum over all members, with this member's contribution to it."""
-
-    request: bytes  # what is asked for, equal at all members: point, columns, grains
-    content: Unsigned  # (numbers,) this member's contribution
-    fit: str  # name of the fit that asks
-    place: int  # totals of the fit before it
-    number: int  # of the total, from 1; one that did not fit and is made again has the same
-    attempt: int = 1  # one more for each misfit before it
-    marks: int = 0  # numbers at its beginning that are 0 or 1 (`masks.edges_below`): a random word is sent for a 1
-
-    @property
-    def length(self) -> int:
-        """Return how many numbers the total (a sum over all members) has."""
-        return len(self.content)
-
-
-@dataclass(frozen=True)
-class WantTotals:
-    """A request to a neighbour for totals of a fit that this member lacks: numbers `first` to `last` - 1, from 0.
-
-    A total is a sum over all members.
-    """
-
-    fit: str
-    first: int  # how many it holds
-    last: int  # how many there are
-
-
-@dataclass(frozen=True, eq=False)
-class GiveTotals:
-    """Answer to WantTotals: consecutive totals of a fit, the first of which has number `first`, counted from 0.
-
-    A total is a sum over all members.
-    """
-
-    fit: str
-    first: int
-    entries: tuple[KeptTotal, ...]
-
-
-@dataclass(eq=False)
-class Bundle:
-    """All that one member sends to a neighbour in one message: statuses, views, contributions, requests and answers.
-
-    A view is a list of the members that make totals together.
-    """
-
-    statuses: list[Signed] = field(default_factory=list)
-    views: list[View] = field(default_factory=list)
-    parts: list[Contribution] = field(default_factory=list)
-    asks: list[Ask] = field(default_factory=list)
-    want_totals: WantTotals | None = None
-    totals: GiveTotals | None = None
-    want_content: list[str] = field(default_factory=list)  # digests of requests and models that the sender lacks
-    content: list[tuple[str, bytes]] = field(default_factory=list)  # (digest, request or model)
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the bundle holds nothing, so that it need not be sent."""
-        lists = (self.statuses, self.views, self.parts, self.asks, self.want_content, self.content)
-        return not any(lists) and self.want_totals is None and self.totals is None
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """Unequal requests of members for one total: all take the request of the member with the lowest id, or refuse.
-
-    A total is a sum over all members.
-    """
-
-    member: int  # lowest id of the view
-    request: bytes
-    attempt: int  # from now on
 
 
 class Machine:
@@ -232,7 +154,7 @@ class Machine:
             self._answer(ask, peer)
         self._take_content(bundle)
         self._give(peer, bundle)
-        self._settle(now)
+        self._conclude(now)
         if wrong is not None:
             raise wrong
 
@@ -319,7 +241,7 @@ class Machine:
             if self._question is not None:
                 self._attempt = self._question.attempt
 
-    def _settle(self, now: float) -> None:
+    def _conclude(self, now: float) -> None:
         """Do all that needs no further message: contribute, add up, vote, count votes; `now` is the time in [s]."""
         self.agreement.step(now)
         self._follow()
@@ -396,9 +318,7 @@ class Machine:
         own = self.agreement.asking
         if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
             return
-        statuses = self.agreement.statuses
-        asked = {one: statuses[one].asking for one in view.ids if one in statuses}
-        same = {k: one for k, one in asked.items() if one and (one.view, one.number) == (own.view, own.number)}
+        same = self._requests_for(view, own)
         later = [one.attempt for one in same.values() if one.attempt > own.attempt]
         unequal = any(one.attempt == own.attempt and one.request != own.request for one in same.values())
         if not later and not unequal:
@@ -409,8 +329,20 @@ class Machine:
             self._attempt = attempt
             return
         theirs = same.get(lowest)
-        if theirs is None or theirs.attempt < own.attempt:
-            return
+        if theirs is not None and theirs.attempt >= own.attempt:
+            self._follow_lowest(lowest, own, theirs, attempt)
+
+    def _requests_for(self, view: View, own: Asking) -> dict[int, Asking]:
+        """Return {member: what it asks for} of the members of a view that ask for the total that the site asks for."""
+        statuses = self.agreement.statuses
+        requests = {one: statuses[one].asking for one in view.ids if one in statuses}
+        return {k: one for k, one in requests.items() if one and (one.view, one.number) == (own.view, own.number)}
+
+    def _follow_lowest(self, lowest: int, own: Asking, theirs: Asking, attempt: int) -> None:
+        """Do as the member with the lowest id does, whose request for the total is `theirs`, against the site's `own`.
+
+        The attempt is raised if they are equal; else `conflict` has the other request, once it is known.
+        """
         if theirs.request == own.request:
             self._attempt = attempt
         elif theirs.request in self._requests:
@@ -445,7 +377,7 @@ class Machine:
 
         `memory` must be written to disk before they are sent.
         """
-        self._settle(now)
+        self._conclude(now)
         heartbeat = now - self._told >= self.info.heartbeat
         if self.agreement.tell(again=heartbeat) is not None:
             for authors in self._news.values():

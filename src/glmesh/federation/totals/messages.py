@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from glmesh.core import Reader, Violation
+from glmesh.federation.totals.bundles import Bundle, GiveTotals, WantTotals
 from glmesh.federation.totals.flood import Ask, Contribution
-from glmesh.federation.totals.machine import Bundle, GiveTotals, WantTotals
 from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.statements import Signed, built, plain
 from glmesh.federation.totals.views import read_view

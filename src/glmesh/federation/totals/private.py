@@ -7,7 +7,8 @@ member that comes back repeats its program on the totals, takes those that it la
 
 from __future__ import annotations
 
-from glmesh.federation.totals.machine import Bundle, Machine
+from glmesh.federation.totals.bundles import Bundle
+from glmesh.federation.totals.machine import Machine
 from glmesh.federation.totals.memory import FederationInfo, MemberMemory
 from glmesh.federation.totals.statements import Keys
 from glmesh.federation.totals.views import View

@@ -43,7 +43,7 @@ class Keys(Protocol):
         """
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a value as JSON can hold it: a dataclass as {field: value}, a tuple as a list, others unchanged."""
     if dataclasses.is_dataclass(value):
         return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
@@ -96,7 +96,7 @@ def _is_too_large(value: object) -> bool:
     return isinstance(value, str) and len(value) > LONGEST_TEXT
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Return a value, such as a status, as the bytes that are signed and digested: JSON, sorted keys, no blanks."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
 

@@ -373,10 +373,10 @@ class PeerLinks:
         writer = asyncio.create_task(link.write(write))
         try:
             async with asyncio.timeout(_HANDSHAKE):
-                kind, content = await self._message(link, read)
+                kind, content = await self.message(link, read)
             self._greet(link, kind, content)
             while True:
-                kind, content = await self._message(link, read)
+                kind, content = await self.message(link, read)
                 if kind is Kind.REFUSE:
                     raise _Refused(f"{link.name} {_reason(content)}")
                 self.inbox.put(Message(link.peer, kind, content))
@@ -417,7 +417,7 @@ class PeerLinks:
         self.log.info("up", extra={"peer": link.name})
         self.inbox.put(Message(link.peer, None, up=True))
 
-    async def _message(self, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
+    async def message(self, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
         """Return (kind, content) of the next message of a neighbour; raise EOFError at the end of its stream.
 
         `read()` returns the next frame, None at the end.

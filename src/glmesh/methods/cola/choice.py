@@ -21,7 +21,8 @@ from glmesh.core import Block, Setup
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.choice import Estimate, Task, estimates
 from glmesh.methods.cola.iterate import initial_variables
-from glmesh.methods.totals.nodes import OnTotals, unsuitable
+from glmesh.methods.totals.dealing import unsuitable
+from glmesh.methods.totals.nodes import OnTotals
 
 ACCELERATIONS = ("auto", "momentum", "sums", "newton", "none")
 

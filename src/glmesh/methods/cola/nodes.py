@@ -13,7 +13,7 @@ from glmesh.errors import InvalidInput
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
-from glmesh.problem import CompositeObjective, Partition, Problem, Shard
+from glmesh.problem import CompositeObjective, Partition, Problem
 from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
@@ -477,7 +477,7 @@ def _deal(setup: Setup) -> Partition:
 
     A Shard is a problem whose columns were dealt out to processes before.
     """
-    if isinstance(setup.problem, Shard):
+    if setup.problem.dealt is not None:
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)
 

@@ -58,8 +58,8 @@ class Passes:
 
         -1: it makes all passes. The accuracy is the fraction of the possible decrease that may be left.
         """
-        asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
-        return np.where(np.isnan(state.required_theta), asked, state.required_theta)
+        wanted = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
+        return np.where(np.isnan(state.required_theta), wanted, state.required_theta)
 
 
 def _per_node(value: ArrayLike | None, block: Block) -> Vector:

@@ -28,7 +28,7 @@ from glmesh.functions import Loss, Separable
 from glmesh.methods.cola.plane import MODEL_NUMBERS, Plane, along
 from glmesh.methods.columns.local_steps import descent_steps, newton_steps
 from glmesh.methods.columns.slacks import own_terms
-from glmesh.methods.columns.state import ColumnState, Point
+from glmesh.methods.columns.state import ColumnState
 from glmesh.methods.columns.subspace import best_combination
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Vector
@@ -67,7 +67,7 @@ class ColumnTotals:
         if x is not None:
             state.x, state.v = x.copy(), None
         state.directions, state.products = np.zeros((0, block.columns.n)), np.zeros((0, block.d))
-        self._tell(block, state, np.zeros(0))
+        state.tell(block.f, np.zeros(0))
         return state
 
     def take(self, state: ColumnState, told: Vector) -> float:
@@ -78,7 +78,7 @@ class ColumnTotals:
         if told.shape != state.told.shape:
             return np.inf
         distance = float(np.abs(told - state.told).max() / max(float(np.abs(told).max()), np.finfo(float).tiny))
-        state.told = told
+        state.has_heard(told)
         return distance
 
     def round(self, block: Block, state: ColumnState) -> ColumnRounds:
@@ -93,21 +93,11 @@ class ColumnTotals:
         else:
             yield from self._search_space(block, state, state.v)
 
-    def _tell(self, block: Block, state: ColumnState, move: Vector) -> None:
-        """Keep what all nodes must agree on at their new point: f there, the intercept, and the move that led there."""
-        if state.v is None:
-            state.told = np.append(np.zeros(2), move)
-            return
-        intercept = block.f.offset(state.v)
-        state.told = np.concatenate([[block.f.value(state.v), intercept], move])
-
     def _add_up(self, block: Block, state: ColumnState) -> ColumnRounds:
         """Add Ax up over all nodes, so that v holds no rounding of many updates."""
         sums = yield Total({"prediction": block.shares(state.x)}, state.like, state.told)
-        state.remember(sums)
-        state.v, state.fresh = sums["prediction"], True
-        state.directions_told += 1
-        self._tell(block, state, np.zeros(0))
+        state.add_up(sums)
+        state.tell(block.f, np.zeros(0))
 
     def _prove(self, block: Block, state: ColumnState) -> ColumnRounds:
         """Add up the duality gap at v = Ax, which was added up in the round before; the gap is proven then."""
@@ -115,7 +105,7 @@ class ColumnTotals:
         terms = self._terms(block, state, state.v)
         sums = yield Total({"penalty": terms[:, :1], "gap": terms[:, 1:]}, state.like, state.told)
         self._learn(block, state, sums)
-        state.gap = state.estimate
+        state.prove()
 
     def _terms(self, block: Block, state: ColumnState, v: Vector) -> Vector:
         """Return what each hosted node adds to penalty and duality gap at v = Ax, shape (n_hosted, 3)."""
@@ -129,19 +119,16 @@ class ColumnTotals:
         """Store objective, intercept and estimated gap at the present point, from a total that was made there."""
         assert state.v is not None
         state.remember(sums)
-        penalty = float(sums["penalty"][0]) if "penalty" in sums else 0.0
-        objective, estimate = state.objective, state.estimate
-        state.objective, state.intercept = float(state.told[0]) + penalty, float(state.told[1])
-        state.bound = min(state.bound, state.objective)
+        before = state.objective
+        state.value(sums)
         slack, excess = sums["gap"].tolist()
         if excess > 0:  # then the dual point may be scaled instead
             scaled = block.f.gradient(state.v) / (1.0 + excess)
             slack = min(slack, state.objective + block.f.conjugate(scaled))
-        state.estimate = max(slack, 0.0) + self._allowance(block, state, state.v)
-        falls = not objective - state.objective <= RISE * abs(objective)  # also if it was not known
-        state.idle = 0 if falls or state.estimate < 0.99 * estimate else state.idle + 1
+        falls = not before - state.objective <= RISE * abs(before)  # also if it was not known
+        state.estimated(max(slack, 0.0) + self._allowance(block, state, state.v), falls=falls)
         if state.idle >= MOST_IDLE and state.estimate > self.tol * abs(state.objective):
-            state.failure = NO_PROGRESS
+            state.fail(NO_PROGRESS)
 
     def _allowance(self, block: Block, state: ColumnState, v: Vector) -> float:
         """Return by how much rounding may have made the gap at v too small.
@@ -166,7 +153,7 @@ class ColumnTotals:
             fields["penalty"] = self._terms(block, state, v)[:, :1]
             fields["slopes"] = _by_node(block, l2 * directions * state.x)
         sums = yield Total(fields, state.like, state.told)
-        state.directions_told += 1
+        state.count_directions()
         self._learn(block, state, sums)
         if state.estimate <= self.tol * abs(state.objective):
             return  # the proof is about this point
@@ -177,9 +164,9 @@ class ColumnTotals:
         products = np.vstack([state.products, sums["product"]])
         slopes = sums["slopes"] if "slopes" in sums else np.zeros(h)
         c = best_combination(block.f, v, products, slopes, gram)
-        state.x, state.v, state.fresh = state.x + c @ directions, v + c @ products, False
+        state.move(c @ directions, c @ products)
         self._keep(block, state, directions, products, gram)
-        self._tell(block, state, c)
+        state.tell(block.f, c)
 
     def _keep(self, block: Block, state: ColumnState, directions: Vector, products: Vector, gram: Vector) -> None:
         """Store the directions for the next round, the newest ones, the last divided by a power of two near its size.
@@ -193,7 +180,7 @@ class ColumnTotals:
         gram[-1] *= factor
         gram[:, -1] *= factor
         first = max(len(directions) - MOST_DIRECTIONS, 0)
-        state.directions, state.products, state.gram = directions[first:], products[first:], gram[first:, first:]
+        state.keep(directions[first:], products[first:], gram[first:, first:])
 
     def _search_plane(self, block: Block, state: ColumnState, v: Vector) -> ColumnRounds:
         """Propose steps of coordinate descent, add them up, and move to the best point of the plane x + a p + b d.
@@ -211,23 +198,19 @@ class ColumnTotals:
             fields["penalty"] = terms[:, :1]
         before = state.objective
         sums = yield Total(fields, state.like, state.told)
-        state.directions_told += 1
+        state.count_directions()
         self._learn(block, state, sums)
         if state.estimate <= self.tol * abs(state.objective):
             return
         if state.objective > before + RISE * abs(before) and state.before is not None and not state.plane.cautious:
-            point = state.before
-            state.x, state.v, state.last, state.step = point.x, point.v, None, None
-            state.before, state.plane.cautious, state.fresh, state.objective = None, True, False, np.nan
-            self._tell(block, state, np.zeros(2))
+            state.go_back(state.before)
+            state.tell(block.f, np.zeros(2))
             return
         numbers = np.insert(np.insert(sums["plane"], MODEL_NUMBERS - 2, 1.0), 0, 0.0)
         plane = Plane(block.f, v, np.stack([sums["product"], step]), numbers)
         a, b = state.plane.best(plane)
-        state.before, state.plane.cautious = Point(x, v), False
-        state.last, state.step = a * own + b * last, a * sums["product"] + b * step
-        state.x, state.v, state.fresh = x + state.last, v + state.step, False
-        self._tell(block, state, np.array([a, b]))
+        state.move_in_plane(a * own + b * last, a * sums["product"] + b * step)
+        state.tell(block.f, np.array([a, b]))
 
 
 def _by_node(block: Block, each: Vector) -> Vector:

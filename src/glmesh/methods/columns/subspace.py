@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from glmesh.functions import Smooth
@@ -27,20 +29,41 @@ def best_combination(f: Smooth, v: Vector, steps: Matrix, slopes: Vector, gram: 
     v, shape (n,), are predictions; `steps`, shape (h, n), what each of h directions adds to them; `slopes`, shape (h,),
     and `gram`, shape (h, h), belong to the penalty. The objective at the result is not above that at c = 0.
     """
+    objective = _Combinations(f, v, steps, slopes, gram)
     c = np.zeros(len(steps))
     value = f.value(v)
     for _ in range(MOST_STEPS):
-        at = v + c @ steps
-        slope = inner(steps, f.gradient(at)[None])[:, 0] + slopes + gram @ c
-        step = _newton_step(f.bend(at, steps) + gram, slope)
+        slope, bend = objective.derivatives(c)
+        step = _newton_step(bend, slope)
         expected = -float(slope @ step)
         if not expected > ENOUGH * abs(value):
             break
-        found = _along(f, v, steps, slopes, gram, c, step, value, expected)
+        found = _along(objective, c, step, value, expected)
         if found is None:
             break
         c, value = found
     return c
+
+
+@dataclass(frozen=True, eq=False)
+class _Combinations:
+    """The objective of `best_combination`, with its arguments as fields, as a function of c, shape (h,)."""
+
+    f: Smooth
+    v: Vector  # (n,)
+    steps: Matrix  # (h, n)
+    slopes: Vector  # (h,)
+    gram: Matrix  # (h, h)
+
+    def value(self, c: Vector) -> float:
+        """Return the objective at c."""
+        return self.f.value(self.v + c @ self.steps) + float(self.slopes @ c + 0.5 * c @ self.gram @ c)
+
+    def derivatives(self, c: Vector) -> tuple[Vector, Matrix]:
+        """Return gradient, shape (h,), and Hessian, shape (h, h), at c."""
+        at = self.v + c @ self.steps
+        slope = inner(self.steps, self.f.gradient(at)[None])[:, 0] + self.slopes + self.gram @ c
+        return slope, self.f.bend(at, self.steps) + self.gram
 
 
 def _newton_step(bend: Matrix, slope: Vector) -> Vector:
@@ -52,25 +75,16 @@ def _newton_step(bend: Matrix, slope: Vector) -> Vector:
 
 
 def _along(
-    f: Smooth,
-    v: Vector,
-    steps: Matrix,
-    slopes: Vector,
-    gram: Matrix,
-    c: Vector,
-    step: Vector,
-    value: float,
-    expected: float,
+    objective: _Combinations, c: Vector, step: Vector, value: float, expected: float
 ) -> tuple[Vector, float] | None:
     """Return (c + t step, its objective) for the largest t = 1, 1/2, ... that decreases the objective enough.
 
-    None if none does. `value` is the objective at c, `expected` the decrease that the slope promises; other arguments
-    are those of `best_combination`.
+    None if none does. `value` is the objective at c, `expected` the decrease that the slope promises.
     """
     t = 1.0
     for _ in range(MOST_HALVINGS):
         new = c + t * step
-        there = f.value(v + new @ steps) + float(slopes @ new + 0.5 * new @ gram @ new)
+        there = objective.value(new)
         if there <= value - ARMIJO * t * expected:
             return new, there
         t *= 0.5

@@ -21,8 +21,9 @@ from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
-from glmesh.methods.totals.nodes import Point, TotalMethod, TotalState
+from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.state import TotalState
 from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.types import Indices, Matrix, Vector
 
@@ -49,7 +50,7 @@ def rows_of_folds(n_rows: int, n_folds: int) -> list[Indices]:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class FoldCurve:
     """What cross-validation has found: the mean loss of held-out rows for each weight of the penalty, and the choice.
 
     Parameters
@@ -67,8 +68,8 @@ class Curve:
     chosen: int
 
     @staticmethod
-    def of(weights: Vector, losses: Matrix, rule: str) -> Curve:
-        """Return the Curve with the weight that `rule` chooses, "minimum" or "one_standard_error".
+    def of(weights: Vector, losses: Matrix, rule: str) -> FoldCurve:
+        """Return the FoldCurve with the weight that `rule` chooses, "minimum" or "one_standard_error".
 
         `weights` has shape (n,), `losses` (F, n), a row per fold. Raise InvalidInput if no weight was solved in all
         folds.
@@ -80,7 +81,7 @@ class Curve:
         if rule == "one_standard_error":
             error = losses[:, chosen].std(ddof=1) / np.sqrt(len(losses))
             chosen = int(np.flatnonzero(mean <= mean[chosen] + error)[0])
-        return Curve(weights, losses, chosen)
+        return FoldCurve(weights, losses, chosen)
 
     @property
     def alpha(self) -> float:
@@ -159,13 +160,14 @@ class CrossValidationState(TotalState):
     """
 
     start: Shared[Any] = None  # (w (p,), intercept) at which every problem begins
-    exponents: Shared[Any] = None  # (d,) exponents of the columns' norms; None: problems agree on them themselves
+    # (d,) exponents of the columns' norms; None: problems agree on them themselves
+    exponents: Shared[Indices | None] = None
     shares: Shared[Any] = None  # (F,) part of the rows' weight that each fold learns from; None: not known yet
     weights: Shared[Any] = None  # (n,) weights, descending; None: not computed yet
     begun: Shared[int] = 0  # weights of which the problems are under way, or done
     trials: Shared[list[FoldProblem]] = field(default_factory=list)  # the problems that were begun last
     models: Shared[Any] = None  # (F, n, p + 1) coefficients that were found, the intercept last; NaN: none
-    curve: Shared[Curve | None] = None  # None: nothing is chosen yet
+    curve: Shared[FoldCurve | None] = None  # None: nothing is chosen yet
     final: Shared[FoldProblem | None] = None  # the fit on all rows with the weight that was chosen; None: not begun
 
     def scale_columns(self, exponents: Indices) -> None:
@@ -195,7 +197,7 @@ class CrossValidationState(TotalState):
         for one in solved:
             self.models[one.fold, one.number] = np.append(one.state.w, one.state.intercept)
 
-    def choose(self, curve: Curve) -> None:
+    def choose(self, curve: FoldCurve) -> None:
         """Take the held-out losses, and with them the weight that is chosen."""
         self.curve = curve
 
@@ -435,7 +437,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.stack([sums[f"losses {k}"] / sums["weights"] for k in range(len(state.weights))], axis=1)
         means[~np.isfinite(state.models).all(axis=2)] = np.nan
-        state.choose(Curve.of(state.weights, means, self.rule))
+        state.choose(FoldCurve.of(state.weights, means, self.rule))
 
     def _held_out(self, block: Rows, models: Matrix) -> Matrix:
         """Return predictions for each hosted row by the models of the fold that holds it out, shape (m, n).

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from glmesh.core import Setup
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.linalg import Columns
-from glmesh.problem import DataSummary, NodeData, Partition, Problem, Shard, spread
+from glmesh.problem import DataSummary, NodeData, Partition, Problem, spread
 from glmesh.types import Indices, SampleMatrix, Vector
 
 Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample weights of each node
@@ -33,7 +33,7 @@ def deal(setup: Setup) -> Partition:
             f"the {loss.name} loss compares the rows of a node with each other: pooled rows cannot be dealt out to "
             f"{setup.n_nodes} nodes. Use Problem.from_nodes with one part per stratum, or n_nodes=1 for one stratum"
         )
-    if isinstance(problem, Shard):
+    if problem.dealt is not None:
         return problem.dealt
     if problem.pooled:
         return spread(_loads(problem.parts[0]), setup.n_nodes, setup.partition, setup.seed, "samples")
@@ -86,7 +86,7 @@ def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
     They are numbers of samples, node after node.
     """
     starts = partition.starts[ids[0] : ids[-1] + 2]
-    if isinstance(problem, Shard):
+    if problem.dealt is not None:
         return np.asarray(np.arange(starts[0], starts[-1]) - partition.starts[problem.first])
     return np.asarray(partition.order[starts[0] : starts[-1]])
 
@@ -105,7 +105,7 @@ def all_rows(problem: Problem) -> Dealt | None:
 
     Pooled data is one entry of each. None: this process does not hold all rows.
     """
-    if isinstance(problem, Shard) or not problem.holds_all:
+    if not problem.holds_all:
         return None
     if problem.pooled:
         data = problem.parts[0]
@@ -142,3 +142,26 @@ def _transposed(columns: Columns) -> SampleMatrix:
     """Return a (d, n) matrix stored by columns as one stored by rows, of the same shape: contiguous or CSR."""
     matrix = columns.to_scipy()
     return np.ascontiguousarray(matrix) if columns.dense else matrix.tocsr()
+
+
+def unsuitable(setup: Setup) -> InvalidInput | None:
+    """Return (not raise) the error with which a run on totals is refused, which says what would do; None: it is not.
+
+    Options and penalty decide, not the data.
+    """
+    spec, plan = setup.problem.spec, setup.plan
+    if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
+        return UnsuitablePair(
+            "totals are for one penalty with a term per coefficient (L1, L2, elastic net, boxes), and this one is "
+            "another. Use Cola with another acceleration"
+        )
+    if any(entry.model == "freeze" for entry in plan.leave):
+        return InvalidInput(
+            "a node that leaves takes its rows along where nodes make totals; let the plan say model='reset', or use "
+            "Cola(acceleration='momentum'), which can count a frozen share"
+        )
+    if any(entry.theta is not None for entry in plan.straggler):
+        return InvalidInput("a straggler's theta is for methods with a local solver; give it a delay instead")
+    if any(entry.delay for entry in plan.straggler) and setup.timing is None:
+        return InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
+    return None

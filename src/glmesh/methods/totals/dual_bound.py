@@ -44,19 +44,19 @@ class DualPoint:
         return DualPoint(factor * self.k, factor * self.c, size * self.k_size, size * self.c_size)
 
 
-def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[DualPoint]:
+def balanced(positive: DualPoint, negative: DualPoint, bounds: DualPoint) -> list[DualPoint]:
     """Return dual points whose entries add up to 0, as an intercept asks for, made of the two signs of theta.
 
     theta has an entry per row, in [lo, hi]; `positive` and `negative` have the products of its parts with each sign,
-    and `room` those of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The first
-    point is such a one, if there is room; the second shrinks the heavier sign, if both signs occur. What rounding
-    leaves of the sum could be corrected likewise; the sizes count that.
+    and `bounds` those of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The
+    first point is the one whose ratio makes the sum 0, if there is one; the second shrinks the heavier sign, if both
+    signs occur. What rounding leaves of the sum could be corrected likewise; the sizes count that.
     """
     theta = positive + negative
     points = []
     error = ROUNDING * theta.c_size[-1]
-    if room.c[-1] > 0 and abs(theta.c[-1]) + error <= room.c[-1]:
-        points.append(_corrected(theta + room.times(-theta.c[-1] / room.c[-1]), room))
+    if bounds.c[-1] > 0 and abs(theta.c[-1]) + error <= bounds.c[-1]:
+        points.append(_corrected(theta + bounds.times(-theta.c[-1] / bounds.c[-1]), bounds))
     heavy, light = (positive, negative) if theta.c[-1] > 0 else (negative, positive)
     if abs(light.c[-1]) > error:
         points.append(_corrected(heavy.times(-light.c[-1] / heavy.c[-1]) + light, heavy))
@@ -104,8 +104,8 @@ class StandardisedPenalty:
         flat = np.flatnonzero((self.l2 == 0) & (self.l1 > 0))
         if not len(flat):
             return point
-        reach = np.abs(point.c[flat]) + ROUNDING * point.c_size[flat]
-        largest = float((reach / self.l1[flat]).max())
+        entries = np.abs(point.c[flat]) + ROUNDING * point.c_size[flat]
+        largest = float((entries / self.l1[flat]).max())
         return point if largest <= 1.0 else point.times(1.0 / largest)
 
     def lower_bound(self, point: DualPoint) -> float:

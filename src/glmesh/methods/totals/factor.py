@@ -12,7 +12,7 @@ REFINEMENTS = 2  # of each solution, by its residual, because the second brings 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 
 
-class Factor:
+class CholeskyFactor:
     """Cholesky factor of a symmetric, positive semidefinite matrix, shape (d, d), of which the upper triangle is read.
 
     A ridge (a small multiple of the unit diagonal) is added if rounding asks for it; LinAlgError is raised if none

@@ -48,7 +48,7 @@ class Flat:
     almost: Indices = field(default_factory=_none)  # columns that almost depend on others
     coordinates: Indices = field(default_factory=_none)  # (n,) in which directions are being asked about
     directions: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # (r, n) that are being asked about
-    asked: int = 0  # times that these directions were asked about, refined in between
+    attempts: int = 0  # times that these directions were asked about, refined in between
 
     def trusts(self, factored: Factored, coordinates: Indices) -> bool:
         """Return whether the data is known to be flat wherever a matrix is: all columns that it drops are `dependent`.
@@ -62,7 +62,7 @@ class Flat:
 
         They are combinations of `coordinates`. While other directions are being refined, this Flat itself is returned.
         """
-        if self.asked or len(coordinates) < 2:
+        if self.attempts or len(coordinates) < 2:
             return self
         factored = curvature.on(coordinates)
         known = np.union1d(self.dependent, self.almost)
@@ -92,9 +92,9 @@ class Flat:
         last = self.coordinates[[int(np.flatnonzero(v)[-1]) for v in self.directions]]
         exact = sums["bent"] == 0.0
         dependent = np.union1d(self.dependent, last[exact])
-        if exact.all() or self.asked == REFINEMENTS:
+        if exact.all() or self.attempts == REFINEMENTS:
             return Flat(dependent, np.union1d(self.almost, last[~exact]))
         factored = curvature.on(self.coordinates)
         slopes = sums["bend"].reshape(r, -1)[:, self.coordinates]
         refined = np.array([v - factored.solve(g) for v, g in zip(self.directions, slopes, strict=True)])
-        return replace(self, dependent=dependent, directions=refined[~exact], asked=self.asked + 1)
+        return replace(self, dependent=dependent, directions=refined[~exact], attempts=self.attempts + 1)

@@ -18,8 +18,8 @@ from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals import interior_rows as at_rows
 from glmesh.methods.totals import interior_steps as steps
 from glmesh.methods.totals.dual_bound import DualPoint, Ellipsoid, balanced
-from glmesh.methods.totals.factor import Factor
-from glmesh.methods.totals.interior_state import Frame, InteriorState
+from glmesh.methods.totals.factor import CholeskyFactor
+from glmesh.methods.totals.interior_state import InteriorState, ProblemScales
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.rows import Rows
@@ -108,7 +108,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
         The state moves to the next point if the sums show that the step was a good one; else it tries another length.
         """
-        state.visited = at_rows.visited(block)
+        state.visit(at_rows.visited(block))
         if state.frame is None:
             told = _of_all(block, lambda k: at_rows.moments(block, k, state))
             self._begin(block, state, (yield Total(_stacked(told), at=state.centre)))
@@ -119,11 +119,11 @@ class InteriorPoint(TotalMethod[InteriorState]):
         fields, rows = at_rows.step_fields(block, state, frame, cap)
         trial = steps.TrialPoint.of(model, state)
         sums = yield Total(fields, like=like, at=trial.point)
-        state.sums = sums
+        state.take(sums)
         try:
             factor = steps.newton_matrix(model, trial, sums)
         except np.linalg.LinAlgError:  # columns so alike, and rows so flat, that rounding is all there is
-            state.failure = "rounding"
+            state.fail("rounding")
             return
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, model, trial, factor)
@@ -158,14 +158,14 @@ class InteriorPoint(TotalMethod[InteriorState]):
         if not block.fit_intercept:
             mean, variance = np.zeros(p + 1), second
         elif not state.centre.any() and (HUGE_MEAN**2 * variance < mean**2).any():
-            state.centre = mean
+            state.move_centre(mean)
             return
         deviation = np.where(np.sqrt(variance) <= CONSTANT * np.abs(mean), 0.0, np.sqrt(variance))
         power = np.ldexp(1.0, -np.frexp(deviation[:p])[1])
         columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
         shift = 0.0 if block.loss.classifies else float(mean[p])
         target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
-        frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
+        frame = ProblemScales(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
         model = steps.InteriorModel.of(block, frame)
         point = np.zeros(columns.d)
         if state.given:
@@ -183,7 +183,12 @@ class InteriorPoint(TotalMethod[InteriorState]):
     # values and bounds
 
     def _certify(
-        self, block: Rows, state: InteriorState, model: steps.InteriorModel, trial: steps.TrialPoint, factor: Factor
+        self,
+        block: Rows,
+        state: InteriorState,
+        model: steps.InteriorModel,
+        trial: steps.TrialPoint,
+        factor: CholeskyFactor,
     ) -> None:
         """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
 
@@ -206,7 +211,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
                 dual = model.penalty.shrunk(positive + negative)
                 bound = model.penalty.lower_bound(dual) + near.least_product(dual, free)
-                state.bound = max(state.bound, bound)
+                state.raise_bound(bound)
         else:
             for number in candidates:
                 self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))
@@ -227,7 +232,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
 def _rounding(n_nodes: int) -> float:
     """Return how far an objective may be wrong, relative to itself, because it is summed in a total of n nodes."""
-    return ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
+    return ROUNDING + n_nodes * steps.value_growth(n_nodes) * 2.0**-54
 
 
 def _begin_classes(sums: Sums, centre: float, fit_intercept: bool) -> tuple[float, float]:

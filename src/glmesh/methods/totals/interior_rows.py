@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import scipy.sparse as sp
 
 from glmesh.core.totals import Sums
 from glmesh.kernels.interior import Losses, Move, Outcome, step_rows
 from glmesh.kernels.narrow import NarrowRows, NarrowScratch, NarrowSums, step_narrow_rows
-from glmesh.methods.totals.interior_state import Frame, InteriorState
+from glmesh.methods.totals.interior_state import InteriorState, ProblemScales
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import CHUNK, NARROW, column_sums
 from glmesh.types import Matrix, SampleMatrix, Vector
@@ -28,7 +27,7 @@ Fields = dict[str, Vector]
 
 def visited(block: Rows) -> Vector:
     """Return how many nonzeros each hosted node visits in a total of a step, shape (n_hosted,): a measure of work."""
-    return np.array([PASSES * float(X.nnz if sp.issparse(X) else X.size) for X in block.X])
+    return PASSES * block.nonzeros
 
 
 def moments(block: Rows, k: int, state: InteriorState) -> Fields:
@@ -50,7 +49,9 @@ def moments(block: Rows, k: int, state: InteriorState) -> Fields:
     return fields
 
 
-def step_fields(block: Rows, state: InteriorState, frame: Frame, cap: float) -> tuple[dict[str, Matrix], list[Matrix]]:
+def step_fields(
+    block: Rows, state: InteriorState, frame: ProblemScales, cap: float
+) -> tuple[dict[str, Matrix], list[Matrix]]:
     """Return (fields, multipliers) of the hosted nodes for a total that tries the state's step.
 
     The fields are {name: array of shape (n_hosted, size)}; the multipliers are those of each node's rows after the
@@ -126,7 +127,7 @@ def _step_narrow(rows: NarrowRows, of_rows: tuple[Losses, Move], after: Matrix, 
 
 
 def _step(
-    X: SampleMatrix, frame: Frame, ways: Matrix, of_rows: tuple[Losses, Move], after: Matrix, sums: NarrowSums
+    X: SampleMatrix, frame: ProblemScales, ways: Matrix, of_rows: tuple[Losses, Move], after: Matrix, sums: NarrowSums
 ) -> None:
     """Make the step on the rows X of one node: write multipliers to `after`, and the sums of the node to `sums`."""
     losses, move = of_rows

@@ -23,7 +23,7 @@ LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because l
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class ProblemScales:
     """What the first totals tell all nodes: how columns are standardised, and how large the problem is.
 
     A total is a sum over all nodes.
@@ -74,7 +74,7 @@ class InteriorState:
     sums: Shared[Sums | None] = None  # the last total with the fields of a step; None before
     given: Shared[bool]  # whether the first point is w and the intercept, not zero
     centre: Shared[Vector]  # (p + 1,) about which the squares of columns and targets are summed
-    frame: Shared[Frame | None] = None  # None before the first totals
+    frame: Shared[ProblemScales | None] = None  # None before the first totals
     loss: Shared[float] = np.nan  # P without the penalty at the best point
     loss_error: Shared[float] = 0.0  # by how much `loss` may be wrong
     point: Shared[Vector] = field(default_factory=lambda: np.zeros(0))  # (d,) last accepted coefficients, standardised
@@ -88,7 +88,7 @@ class InteriorState:
     marks: Shared[tuple[float, float]] = (np.inf, np.inf)  # (gap, objective) when something was gained last
     quiet: Shared[int] = 0  # rounds since then
 
-    def begin(self, frame: Frame, point: Vector, mu: float) -> None:
+    def begin(self, frame: ProblemScales, point: Vector, mu: float) -> None:
         """Begin at standardised coefficients `point`, shape (d,), with barriers of weight mu."""
         self.frame, self.point, self.mu = frame, point, max(mu, np.finfo(np.float64).tiny)
 
@@ -144,6 +144,26 @@ class InteriorState:
     def replace_dual(self, dual: DualPoint, bound: float) -> None:
         """Make `dual` the best dual point, also if its lower bound of the optimum, `bound`, is below the last one."""
         self.dual, self.bound = dual, max(0.0, bound)
+
+    def raise_bound(self, bound: float) -> None:
+        """Make `bound` the lower bound of the optimum if it is above the last one."""
+        self.bound = max(self.bound, bound)
+
+    def visit(self, visited: Vector) -> None:
+        """Keep how many nonzeros each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
+    def take(self, sums: Sums) -> None:
+        """Keep the sums of the last total, from which the next one takes its grains."""
+        self.sums = sums
+
+    def move_centre(self, mean: Vector) -> None:
+        """Set the point, shape (p + 1,), about which moments of the columns and of the target are summed."""
+        self.centre = mean
+
+    def fail(self, why: str) -> None:
+        """Say why no more rounds are worth it."""
+        self.failure = why
 
     def set_gap(self, rounding: float) -> None:
         """Set the gap to the objective P less its lower bound, plus what rounding may hide; to 0 where P is 0.

@@ -9,9 +9,9 @@ import numpy as np
 from glmesh.core.totals import ROOM, Sums
 from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.dual_bound import StandardisedPenalty
-from glmesh.methods.totals.factor import Factor
+from glmesh.methods.totals.factor import CholeskyFactor
 from glmesh.methods.totals.interior_rows import TRIALS, candidate, value_of
-from glmesh.methods.totals.interior_state import Frame, InteriorState, InteriorStep
+from glmesh.methods.totals.interior_state import InteriorState, InteriorStep, ProblemScales
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Indices, Vector
@@ -67,7 +67,7 @@ class InteriorModel:
     n_pieces: float  # of all rows and coefficients, N
 
     @staticmethod
-    def of(block: Rows, frame: Frame) -> InteriorModel:
+    def of(block: Rows, frame: ProblemScales) -> InteriorModel:
         """Return the InteriorModel of a block's objective, with columns standardised as `frame` says.
 
         All blocks make the same.
@@ -132,13 +132,13 @@ def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | N
     if state.sums is None:
         return None, np.inf
     sizes = state.sums.sizes
-    value = value_room(n_nodes) * max(sizes["values"], least)
+    value = value_growth(n_nodes) * max(sizes["values"], least)
     made = {name: STEEP_ROOM * size if name in STEEP else size for name, size in sizes.items()} | {"values": value}
     cap = value * 2.0 ** (ROOM - 1 - (n_nodes - 1).bit_length())
     return Sums({}, {name: size if size > 0 else sizes["size"] for name, size in made.items()}), cap
 
 
-def value_room(n_nodes: int) -> float:
+def value_growth(n_nodes: int) -> float:
     """Return the factor by which values of the objective may grow beyond the usual 2^8 from one total to the next.
 
     It is enough for a single node to have 32 times the sum of n_nodes nodes.
@@ -154,11 +154,11 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
     """
     if like is None:
         return False
-    room = 2.0 ** (ROOM - (n_nodes - 1).bit_length() - 1)
-    return any(sums.sizes[name] > room * like.sizes[name] for name in sums)
+    growth = 2.0 ** (ROOM - (n_nodes - 1).bit_length() - 1)
+    return any(sums.sizes[name] > growth * like.sizes[name] for name in sums)
 
 
-def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor:
+def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> CholeskyFactor:
     """Return the Cholesky factor of the Newton matrix M = Z'DZ + diag(l2 + D1) at the point of a total, shape (d, d).
 
     Z are the standardised rows, D the curvatures of the rows' barriers, and D1 those of the L1 penalty's. A total is a
@@ -169,7 +169,7 @@ def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor
     unpack_triangle(sums["gram"], M)
     M[p, p] += model.penalty.l2
     M[model.at, model.at] += trial.l1.curvature[0]
-    return Factor(M)
+    return CholeskyFactor(M)
 
 
 def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep, sums: Sums) -> tuple[float, float]:
@@ -194,7 +194,7 @@ def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep
 
 
 def newton_step(
-    model: InteriorModel, state: InteriorState, trial: TrialPoint, sums: Sums, factor: Factor, least_mu: float
+    model: InteriorModel, state: InteriorState, trial: TrialPoint, sums: Sums, factor: CholeskyFactor, least_mu: float
 ) -> InteriorStep:
     """Return the next step, from the point `trial` of a total (a sum over all nodes) that was accepted.
 

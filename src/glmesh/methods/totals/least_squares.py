@@ -30,7 +30,7 @@ from glmesh.methods.totals.model import from_triangle
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import Traits
-from glmesh.types import Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, SampleMatrix, Vector
 
 WIDEST = 500  # [coefficients] of the Gram matrices at most, because `ProximalNewton` takes a working set above it
 EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
@@ -161,10 +161,10 @@ class _Batch:
         whole /= self.scale[:, None]
         return whole, self._transposed(X, (s * y)[None])[0], float((s * y * y).sum())
 
-    def _transposed(self, X: object, rows: Matrix) -> Matrix:
+    def _transposed(self, X: SampleMatrix, rows: Matrix) -> Matrix:
         """Return X^T v for each of n vectors v in scaled units, shape (n, d); `rows` has the vectors, shape (n, m)."""
         out = np.empty((len(rows), self.d))
-        out[:, : self.p] = (X.T @ rows.T).T  # type: ignore[attr-defined]
+        out[:, : self.p] = (X.T @ rows.T).T
         if self.d > self.p:
             out[:, -1] = rows.sum(axis=1)
         return np.asarray(out / self.scale)

@@ -96,7 +96,7 @@ class LimitedMemoryState:
     changes: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) of the gradient along each of `steps`
     cuts: Shared[list[Cut]] = field(default_factory=list)  # all that totals proved about the intercept
     lower: Shared[float] = 0.0  # proven lower bound of the optimum: losses and penalty are not negative
-    asked: Shared[float] = np.inf  # gap but for the intercept where a dual point was asked for last
+    dual_gap: Shared[float] = np.inf  # gap but for the intercept where a dual point was asked for last
     idle: Shared[int] = 0  # rounds in a row without progress
 
     def move(self, at: Slopes, step: QuasiNewtonStep) -> None:
@@ -366,10 +366,10 @@ class _Round:
         change = -self._inverse_times(at.gradient, at.value)
         penalised = _squares(at.gradient[:-1])
         shift = None
-        wanted = penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.asked)
+        wanted = penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.dual_gap)
         if self.block.fit_intercept and at.bend > 0 and wanted:
             missing = aim(at.cut.slope, at.cut.error, OVERSHOOT, state.cuts) - at.cut.slope
-            state.asked, shift = penalised, missing / (at.bend * float(self.root[-1]))
+            state.dual_gap, shift = penalised, missing / (at.bend * float(self.root[-1]))
         state.step = QuasiNewtonStep(
             change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift
         )

@@ -46,11 +46,11 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
     return out
 
 
-def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float) -> NewtonStep:
+def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float, enough: float = 0.0) -> NewtonStep:
     """Return the step e to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns.
 
     `bend` is the matrix to take as Hessian, shape (n, n), on these n columns; other coordinates stay. `noise` is by how
-    much an entry of the gradient may be wrong.
+    much an entry of the gradient may be wrong, `enough` the part of the gain that is not worth another search of signs.
     """
     columns, d = model.columns, len(model.point)
     table = penalty.table if len(columns) == d else penalty.table.take(columns)
@@ -66,7 +66,7 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
     limits = np.ascontiguousarray(np.stack([table.l1, table.lo, table.hi])[:, order])
     u, n_smooth, (L, M) = w[order], np.uint64(smooth.sum()), np.empty((2, *S.shape))
     arrays = np.empty((8, len(u))), np.empty((7, len(u))), np.empty(len(u), dtype=np.uint64)
-    minimise(S, slopes[order], limits, w[order], u, n_smooth, L, M, *arrays)
+    minimise(S, slopes[order], limits, w[order], u, n_smooth, enough, L, M, *arrays)
     e = u[inverse] - w
     e[~np.isfinite(e)] = 0.0  # a curvature that is rounding alone has no minimum
     change = np.zeros_like(model.point)

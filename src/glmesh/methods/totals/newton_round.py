@@ -132,12 +132,7 @@ class NewtonRound:
         if query.flat is not None:
             assert state.model is not None
             state.flat = state.flat.learn(sums, self._data(state.model))
-        gap = np.inf
-        if query.dual and trial.known:
-            assert state.model is not None
-            made = SumOfSquares(state.model.columns, self._bend(state.model, query.damping))
-            gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
-            state.lower = max(state.lower, trial.value - gap)
+        gap = self._dual_gap(query, sums, trial)
         if "leverages" in sums and self.traits.third is not None:
             state.concordance = bounds.concordance(sums, self.traits.third)
         before = state.model
@@ -151,6 +146,17 @@ class NewtonRound:
         state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
         if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
+
+    def _dual_gap(self, query: Query, sums: Sums, trial: TrialValues) -> float:
+        """Return the duality gap at the trial point, and raise the state's lower bound; infinite: not asked for."""
+        state = self.state
+        if not query.dual or not trial.known:
+            return float(np.inf)
+        assert state.model is not None
+        made = SumOfSquares(state.model.columns, self._bend(state.model, query.damping))
+        gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
+        state.lower = max(state.lower, trial.value - gap)
+        return gap
 
     def _read(self, query: Query, sums: Sums) -> TrialValues:
         """Return the values of the objective at the trial point, from the sums over all nodes that answer the query."""

@@ -6,51 +6,30 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from glmesh.collectives.agreement import agree_on_data
-from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, PerNode, Setup, Shared, drive
+from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, Setup, drive
 from glmesh.core.messages import AnyRounds
 from glmesh.core.records import PathSolutions
 from glmesh.core.transport import Unfinished
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput
 from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
-from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
-from glmesh.methods.totals.likelihood.outputs import coefficient_table, held, settled
+from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of, unsuitable
+from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.state import HoldsModel
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 Point = tuple[Vector, float, bool]  # (coefficients (p,), intercept, majorant), as `TotalMethod.trial` returns
-
-
-class HoldsModel(Protocol):
-    """Protocol of the state of a method on totals: what the engine reads of it; `TotalState` explains each."""
-
-    w: Vector
-    intercept: float
-    visited: Vector
-    objective: float
-    gap: float
-    failure: str
-
-
-@dataclass
-class TotalState:
-    """The least state that a method on totals has; a method adds fields for what else it keeps."""
-
-    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known, see `Rows.p`
-    intercept: Shared[float]  # the last one, where a row has several linear predictors
-    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
-    objective: Shared[float] = np.nan  # at w; NaN before it is known
-    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
-    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
 
 
 StateT = TypeVar("StateT", bound=HoldsModel)
@@ -63,6 +42,7 @@ class TotalMethod(ABC, Generic[StateT]):
     """
 
     saves: ClassVar[bool] = True  # whether a run of the method can be saved
+    stops_itself: ClassVar[bool] = False  # whether it ends without a penalty within a number of standard errors
 
     @property
     def averages_exactly(self) -> bool:
@@ -121,6 +101,10 @@ class TotalMethod(ABC, Generic[StateT]):
         point = self.trial(block, state)
         return [] if point is None else [(block, point)]
 
+    def within(self, tol_se: float) -> Self:
+        """Return the method with `tol_se` as the number of standard errors within which it ends; here itself."""
+        return self
+
     def rescale(self, state: StateT, exponents: Indices) -> None:
         """Take in the exponents of the columns' norms, shape (d,), the largest of all nodes; here nothing is done."""
 
@@ -140,8 +124,8 @@ class TotalMethod(ABC, Generic[StateT]):
         """Return by how many standard errors a coefficient may be off at most; NaN, as here: there are none."""
         return float("nan")
 
-    def facts(self, state: StateT) -> object | None:
-        """Return what totals at the end of a fit say, a `FitFacts`; None, as here: nothing."""
+    def statistics(self, state: StateT) -> FitStatistics | None:
+        """Return what totals at the end of a fit say, a `FitStatistics`; None, as here: nothing."""
         return None
 
     def finished(self, block: Rows, state: StateT) -> bool | None:
@@ -361,9 +345,9 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         return self.method.standard_errors_off(self.blocks[0], self.states[0])
 
     @property
-    def facts(self) -> object | None:
-        """Return what totals at the end of a fit say, a `FitFacts`; None: nothing."""
-        return self.method.facts(self.states[0])
+    def statistics(self) -> FitStatistics | None:
+        """Return what totals at the end of a fit say, a `FitStatistics`; None: nothing."""
+        return self.method.statistics(self.states[0])
 
     @property
     def finished(self) -> bool | None:
@@ -425,7 +409,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         if block.loss.n_outputs == 1:
             return state.w.copy(), float(state.intercept)
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
-        rows = settled(block.whole_penalty, rows)
+        rows = balanced_rows(block.whole_penalty, rows)
         return rows[:, :-1].copy(), rows[:, -1].copy()
 
     def data_of(self, k: int) -> list[object]:
@@ -495,26 +479,3 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
-
-
-def unsuitable(setup: Setup) -> InvalidInput | None:
-    """Return (not raise) the error with which a run on totals is refused, which says what would do; None: it is not.
-
-    Options and penalty decide, not the data.
-    """
-    spec, plan = setup.problem.spec, setup.plan
-    if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
-        return UnsuitablePair(
-            "totals are for one penalty with a term per coefficient (L1, L2, elastic net, boxes), and this one is "
-            "another. Use Cola with another acceleration"
-        )
-    if any(entry.model == "freeze" for entry in plan.leave):
-        return InvalidInput(
-            "a node that leaves takes its rows along where nodes make totals; let the plan say model='reset', or use "
-            "Cola(acceleration='momentum'), which can count a frozen share"
-        )
-    if any(entry.theta is not None for entry in plan.straggler):
-        return InvalidInput("a straggler's theta is for methods with a local solver; give it a delay instead")
-    if any(entry.delay for entry in plan.straggler) and setup.timing is None:
-        return InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
-    return None

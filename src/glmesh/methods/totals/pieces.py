@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
-from glmesh.functions import Loss, Table
+from glmesh.functions import Loss
 from glmesh.kernels.interior import KEPT, OFF_CENTRE
 from glmesh.types import Matrix, Vector
 
@@ -158,8 +158,8 @@ class Kinks:
 
         `mean_weight` is the mean of the weights of all nodes' rows, by which barriers are scaled.
         """
-        table = loss.dual(y, s)  # of -theta
-        assert isinstance(table, Table)
+        table = loss.dual(y, s).as_table()  # of -theta
+        assert table is not None
         k, lo, hi = (-np.broadcast_to(part, (1, len(y))) for part in (table.linear, table.hi, table.lo))
         if self.idle > 0.0:
             k, zero = np.vstack([k + self.idle, k - self.idle]), np.zeros_like(hi)

@@ -219,7 +219,8 @@ def _span(block: Rows) -> Generator[Request, Any, Basis]:
     sums = yield Total({"combined": mixed.reshape(block.size, -1)})
     del mixed
     span = sums["combined"].reshape(block.p, r) * (scale / root)[:, None]
-    Q, _ = scipy.linalg.qr(span, mode="economic", overwrite_a=True, check_finite=False)
+    Q, _ = scipy.linalg.qr(span, mode="economic", check_finite=False)
+    Q = np.ascontiguousarray(Q)  # as it is after a checkpoint, because bits of products depend on it
     left = np.array([[_left(X[size > 0], Q, root)] for X, size in zip(block.X, sizes, strict=True)])
     outside = float((yield Total({"left": left}))["left"][0])
     slopes = float(known["squares"][0] + 2.0 * known["curvature"][0] * known["loss"][0])

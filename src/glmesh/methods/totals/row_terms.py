@@ -12,7 +12,7 @@ import numpy as np
 
 from glmesh.functions.separable import LOGISTIC_DUAL
 from glmesh.kernels.logistic import logistic_rows
-from glmesh.kernels.smooth import N_SUMS, Asked, RowSums, smooth_rows
+from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
 from glmesh.methods.totals.query import TRIALS, Query
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
@@ -57,7 +57,7 @@ def in_one_pass(block: Rows, query: Query, at: tuple[Vector, Vector], errors: Ve
     m, dual, logistic = int(block.starts[-1]), query.dual, block.dual.kind == LOGISTIC_DUAL
     lengths = TRIALS if query.trials and not logistic else TRIALS[:0]
     second = bool(len(query.columns) or query.cross)
-    wanted = Asked(
+    wanted = Wanted(
         query.softness,
         query.next_softness,
         query.shrink if dual else 0.0,

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
-from glmesh.functions.family import Family
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.likelihood.cone import Cone, cone_rows, kind
 from glmesh.methods.totals.likelihood.discretion import Discretion
@@ -101,19 +100,21 @@ class Rows:
     @property
     def convex(self) -> bool:
         """Return whether the loss of a family is convex in the linear predictor; other losses are."""
-        return not isinstance(self.loss, Family) or self.loss.convex
+        family = self.loss.as_family
+        return family is None or family.convex
 
     @property
     def quadratic(self) -> bool:
         """Return whether the loss of a family is a square of the linear predictor's error."""
-        return isinstance(self.loss, Family) and self.loss.quadratic
+        family = self.loss.as_family
+        return family is not None and family.quadratic
 
     @property
     def known_dispersion(self) -> float:
         """Return the dispersion phi of the loss where it is known, 1 for losses other than families; NaN: estimated."""
-        if not isinstance(self.loss, Family):
+        if (family := self.loss.as_family) is None:
             return 1.0
-        return np.nan if self.loss.dispersion is None else self.loss.dispersion
+        return np.nan if family.dispersion is None else family.dispersion
 
     @cached_property
     def traits(self) -> Traits:

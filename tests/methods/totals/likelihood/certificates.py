@@ -205,11 +205,11 @@ class Verdict:
 
 def judge(case: Case, result: Result) -> Verdict:
     """Compare what a fit claims of itself with the exact optimum, found by Newton's method in 64 bits."""
-    facts = result.facts
-    assert facts is not None
+    statistics = result.statistics
+    assert statistics is not None
     likelihoods = [likelihood_of(case.loss, case.columns[s], case.y[s], case.weight[s]) for s in case.parts]
-    free = facts.fitted.free
-    start = facts.fitted.coef.astype(Long)
+    free = statistics.fitted.free
+    start = statistics.fitted.coef.astype(Long)
     w = start.copy()
     for _ in range(STEPS):
         hessian = np.sum([one.derivatives(w.astype(float)).hessian for one in likelihoods], axis=0)
@@ -226,20 +226,20 @@ def judge(case: Case, result: Result) -> Verdict:
         0.5 * float(u) * float(slopes_of(case, w + Long(0.5 * (1.0 + t)) * e) @ e)
         for t, u in zip(*np.polynomial.legendre.leggauss(6), strict=True)
     )
-    accuracy = Accuracy.of_facts(facts, covariance(facts, "model"), "model")
-    errors = standard_errors(covariance(facts, "model"))
-    true = Scaled(facts.hessian).norm(e[free])
+    accuracy = Accuracy.of_statistics(statistics, covariance(statistics, "model"), "model")
+    errors = standard_errors(covariance(statistics, "model"))
+    true = Scaled(statistics.hessian).norm(e[free])
     ratios = {
         "distance": true / (float(result.distance) + known),
         "coefficients": float((np.abs(e[free]).astype(float) / errors / (accuracy.coefficients + known)).max()),
         "deviance": 2.0 * excess / (accuracy.deviance + known**2),
     }
-    if np.isfinite(accuracy.standard_errors) and not facts.is_least_squares:
+    if np.isfinite(accuracy.standard_errors) and not statistics.is_least_squares:
         there = w.astype(float)
         information = np.sum([one.information(there) for one in likelihoods], axis=0)[np.ix_(free, free)]
-        phi = facts.dispersion
-        if facts.dispersion_is_estimated:
-            phi = sum(float(one.spread(there)[0]) for one in likelihoods) / facts.df_resid
+        phi = statistics.dispersion
+        if statistics.dispersion_is_estimated:
+            phi = sum(float(one.spread(there)[0]) for one in likelihoods) / statistics.df_resid
         exact = np.sqrt(phi * np.diag(Scaled(information).inverse))
         ratios["standard errors"] = float(np.abs(np.log(errors / exact)).max() / np.log(accuracy.standard_errors))
     return Verdict(float(result.distance), true, ratios)

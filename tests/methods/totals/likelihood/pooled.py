@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from glmesh.core.totals import Sums, Total, add_up
 from glmesh.methods.totals.likelihood.cone import CLASSES, COUNTS, SHARES, Cone, cone_rows
-from glmesh.methods.totals.likelihood.cone_sums import Question, contribute
+from glmesh.methods.totals.likelihood.cone_sums import ConeQuery, contribute
 from glmesh.methods.totals.likelihood.separation import Separation
 
 
@@ -126,10 +126,10 @@ def scales(case: Case) -> np.ndarray:
     return np.tile(2.0 ** np.ceil(np.log2(np.where(norms > 0, norms, 1.0))), case.q)
 
 
-Among = Callable[[list[Question]], list[Question]]
+Among = Callable[[list[ConeQuery]], list[ConeQuery]]
 
 
-def total(cones: list[Cone], questions: list[Question]) -> Sums:
+def total(cones: list[Cone], questions: list[ConeQuery]) -> Sums:
     """The total over all nodes, each in a block of its own, of what each contributes to its question."""
     each = [
         {name: field[None] for name, field in contribute(cone, question).items()}

@@ -40,7 +40,7 @@ class Claims:
         result = case.fit(tol)
         self.n += 1
         self.ended[result.status.name] += 1
-        if result.facts is None or not np.isfinite(result.distance):
+        if result.statistics is None or not np.isfinite(result.distance):
             return
         found = judge(case, result)
         self.checked += 1

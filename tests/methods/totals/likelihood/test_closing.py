@@ -23,11 +23,11 @@ def problem(family, y, **options):
 
 @pytest.mark.parametrize("n_nodes", [1, 3, 16])
 @pytest.mark.parametrize("family", [Poisson(), Gamma(), Binomial(link="probit"), Gaussian(link="log")], ids=repr)
-def test_facts_are_those_of_all_rows_at_the_final_point(family, n_nodes):
+def test_statistics_are_those_of_all_rows_at_the_final_point(family, n_nodes):
     y = {"gamma": Y + 1, "binomial": np.minimum(Y, 1), "gaussian": Y + 0.5}.get(family.name, Y)
     result = solve(problem(family, y), method=MaximumLikelihood(), n_nodes=n_nodes)
     assert result.status is (Status.CONVERGED if family.convex else Status.STATIONARY)
-    ours, direct = result.facts, Table(family, X, y).facts(np.append(result.coef, result.intercept))
+    ours, direct = result.statistics, Table(family, X, y).statistics(np.append(result.coef, result.intercept))
     for name in ("n", "loss", "pearson", "null_loss", "log_likelihood", "dispersion"):
         assert getattr(ours, name) == pytest.approx(getattr(direct, name), rel=1e-10), name
     for kind in ("model", "HC0", "HC1", "HC2", "HC3"):
@@ -38,20 +38,20 @@ def test_facts_are_those_of_all_rows_at_the_final_point(family, n_nodes):
         assert ours.gap <= 1e-6
 
 
-def test_a_penalty_or_bounds_leave_no_facts():
-    assert solve(problem("poisson", Y, alpha=1.0), method=MaximumLikelihood(), n_nodes=2).facts is None
+def test_a_penalty_or_bounds_leave_no_statistics():
+    assert solve(problem("poisson", Y, alpha=1.0), method=MaximumLikelihood(), n_nodes=2).statistics is None
     bounded = glmesh.functions.NonNegative()
     held = solve(problem("poisson", Y, penalty=bounded, alpha=1.0), method=MaximumLikelihood(), n_nodes=2)
-    assert held.facts is None
+    assert held.statistics is None
 
 
-def test_a_run_that_was_saved_has_its_facts(tmp_path):
+def test_a_run_that_was_saved_has_its_statistics(tmp_path):
     options = {"method": MaximumLikelihood(), "n_nodes": 3, "checkpoint": tmp_path / "run"}
-    assert solve(problem("poisson", Y), max_rounds=2, **options).facts is None
-    first = solve(problem("poisson", Y), **options).facts
-    again = solve(problem("poisson", Y), **options).facts
-    direct = solve(problem("poisson", Y), method=MaximumLikelihood(), n_nodes=3).facts
-    for facts in (first, again):
-        np.testing.assert_array_equal(facts.hessian, direct.hessian)
-        np.testing.assert_array_equal(facts.meats["HC3"], direct.meats["HC3"])
-        assert (facts.aic, facts.distance) == (direct.aic, direct.distance)
+    assert solve(problem("poisson", Y), max_rounds=2, **options).statistics is None
+    first = solve(problem("poisson", Y), **options).statistics
+    again = solve(problem("poisson", Y), **options).statistics
+    direct = solve(problem("poisson", Y), method=MaximumLikelihood(), n_nodes=3).statistics
+    for statistics in (first, again):
+        np.testing.assert_array_equal(statistics.hessian, direct.hessian)
+        np.testing.assert_array_equal(statistics.meats["HC3"], direct.meats["HC3"])
+        assert (statistics.aic, statistics.distance) == (direct.aic, direct.distance)

@@ -16,7 +16,7 @@ from glmesh.functions import Family, NegativeBinomial, Table, Tweedie, family_of
 from glmesh.methods import Cola, MaximumLikelihood, ProximalNewton
 from glmesh.methods.totals.likelihood.contribution import bound_of, levels
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
-from glmesh.methods.totals.likelihood.state import Query
+from glmesh.methods.totals.likelihood.state import LikelihoodQuery
 from glmesh.methods.totals.scaled import ScaledPenalty
 from tests.cases import cases
 
@@ -194,7 +194,7 @@ def test_where_rounding_ends_a_fit_the_table_is_there_and_the_tolerance_that_wou
     problem = Problem.glm(near, y, family="poisson", alpha=0.0, fit_intercept=True)
     result = solve(problem, n_nodes=3)
     assert result.status is Status.STALLED
-    assert result.facts is not None
+    assert result.statistics is not None
     said = float(result.message.split("tol_se=")[1].split()[0])
     assert 1e-6 < result.standard_errors_off <= said < 0.1
     assert "within" in result.inference.summary().proof
@@ -211,8 +211,8 @@ def test_the_last_step_is_free_and_what_is_claimed_is_of_where_it_leads() -> Non
         spread.append(np.abs(off).max())
         assert spread[-1] <= result.standard_errors_off < 0.1 * tol_se
         assert result.objective - found.deviance / 2 <= result.gap
-        assert result.facts is not None
-        assert result.facts.distance == result.distance
+        assert result.statistics is not None
+        assert result.statistics.distance == result.distance
     assert spread[0] > 1e-12
 
 
@@ -270,7 +270,7 @@ def test_nodes_agree_on_a_bound_of_the_largest_bend_that_is_at_most_a_quarter_of
     run = Run(problem, method=MaximumLikelihood(), n_nodes=2)
     block = run.nodes.blocks[0]
     penalty = ScaledPenalty.of(block, np.ones(2))
-    query = Query(np.zeros(2), np.zeros(2), np.arange(2), inverse=np.eye(2))
+    query = LikelihoodQuery(np.zeros(2), np.zeros(2), np.arange(2), inverse=np.eye(2))
     for largest in (1e-12, 0.02, 0.5, 1.0, 1.3, 2e5, 1e15):
         monkeypatch.setattr(RowLikelihood, "concordances", lambda *_, R=largest: np.array([0.0, R, 0.5 * R]))
         found = bound_of(int(levels(block, penalty, query).max()))

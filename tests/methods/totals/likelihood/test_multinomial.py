@@ -14,6 +14,7 @@ from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Softmax, Table
 from glmesh.inference import Inference
 from glmesh.methods import Cola
+from glmesh.methods.totals.likelihood.separation import Separation
 from tests.cases import SOAK, cases
 
 IRIS, FLOWERS = load_iris(return_X_y=True)
@@ -62,16 +63,35 @@ def test_without_a_penalty_inference_is_statsmodels():
     X, y = anes()
     result = solve(Problem.glm(X, y, alpha=0.0, **FREE), n_nodes=3)
     theirs = sm.MNLogit(y, sm.add_constant(X)).fit(method="newton", tol=1e-14, disp=0)
-    ours = Inference(result.facts)
+    ours = Inference(result.statistics)
     assert ours.terms[:7] == (
         *(f"1: {name}" for name in ("Intercept", "x0", "x1", "x2", "x3", "x4")),
         "2: Intercept",
     )
     np.testing.assert_allclose(ours.coef, theirs.params.T.ravel(), rtol=1e-7)
     np.testing.assert_allclose(ours.vcov(), theirs.cov_params(), rtol=1e-6, atol=1e-9)
-    assert result.facts.rank == 36
+    assert result.statistics.rank == 36
     shares = np.bincount(y.astype(int)) / len(y)
-    assert result.facts.null_loss == pytest.approx(-len(y) * (shares * np.log(shares)).sum(), rel=1e-12)
+    assert result.statistics.null_loss == pytest.approx(-len(y) * (shares * np.log(shares)).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_directions_without_a_maximum_are_asked_for_only_where_a_class_may_have_no_rows(missing, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Separation, "learn", _noted(Separation.learn, asked))
+    X, y = load_iris(return_X_y=True)
+    weight = np.where(y == 1, 0.0, 1.0) if missing else np.ones(len(y))
+    problem = Problem.glm(
+        scale(X), y, sample_weight=weight, penalty="l1", alpha=1.0, family="multinomial", fit_intercept=True
+    )
+    result = solve(problem, n_nodes=2, tol=1e-6, max_rounds=30)
+    assert any(question is not None for question in asked) == missing
+    assert missing or result.status is Status.CONVERGED
+
+
+def _noted(learn, asked):
+    """Return `learn` of a Separation, which appends the questions of totals to `asked` beside."""
+    return lambda self, question, sums: asked.append(question) or learn(self, question, sums)
 
 
 def stationary(result, l1, l2):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glmesh.methods.totals.likelihood.cone_sums import Question
+from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
 from glmesh.methods.totals.likelihood.no_maximum import no_maximum
 from glmesh.methods.totals.likelihood.separation import Separation
 from tests.cases import cases
@@ -152,7 +152,7 @@ def test_nodes_that_verify_different_directions_prove_nothing(rng: np.random.Gen
     x, cell = rng.normal(size=M), np.arange(M) % 4 == 0
     case = binary(x, cell, y=np.where(cell, 1.0, rng.integers(0, 2, size=M)))
 
-    def disagree(questions: list[Question]) -> list[Question]:
+    def disagree(questions: list[ConeQuery]) -> list[ConeQuery]:
         direction = questions[0].direction
         if direction is None:
             return questions

@@ -11,7 +11,7 @@ from sklearn.preprocessing import scale
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Table
 from glmesh.functions.softmax import Softmax
-from glmesh.methods.totals.likelihood.outputs import gauge, settled
+from glmesh.methods.totals.likelihood.outputs import balanced_rows, gauge
 from glmesh.methods.totals.likelihood.softmax import SoftmaxLikelihood
 from tests.cases import cases
 
@@ -99,6 +99,21 @@ def test_sparse_and_dense_rows_give_one_likelihood(seed):
         (sparse.noise(point, np.ones(dense.d)), dense.noise(point, np.ones(dense.d))),
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_nodes_compute_alike_of_the_inverse_gives_the_same_concordances(seed):
+    likelihood, random, point = _case(seed)
+    C, n = likelihood.loss.n_classes, likelihood.d // likelihood.loss.n_classes
+    inverse = np.tril(random.standard_normal((likelihood.d, likelihood.d)))
+    inverse[random.random(likelihood.d) < 0.3] = 0.0  # coordinates that are not on the face
+    found = likelihood.concordances(point, likelihood.reduced(inverse), 1.0)
+    np.testing.assert_array_equal(found, likelihood.concordances(point, inverse, 1.0))
+    rows = likelihood.X.toarray() if sp.issparse(likelihood.X) else likelihood.X
+    t = np.einsum("kcj,ij->ick", inverse.reshape(-1, C, n), np.column_stack([rows, np.ones(len(rows))]))
+    lengths = np.sort(np.linalg.norm(t - t.mean(axis=1, keepdims=True), axis=2), axis=1)
+    wanted = np.where(likelihood.weight > 0, lengths[:, -2:].sum(axis=1), 0.0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * wanted.max(initial=1.0))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -212,7 +227,7 @@ def test_settling_changes_no_probability_and_raises_no_penalty(seed, kind):
     columns = Table() if kind == "none" else Table(**{kind: np.ones(p)})
     penalty = gauge(columns, p, C, fit_intercept=True)
     point = np.where(penalty.lo < penalty.hi, point, 0.0)
-    new = settled(penalty, point.reshape(C, -1)).ravel()
+    new = balanced_rows(penalty, point.reshape(C, -1)).ravel()
     np.testing.assert_allclose(likelihood.values(new[None]), likelihood.values(point[None]), rtol=1e-12)
     rest = Table(l1=penalty.l1, l2=penalty.l2)
     assert rest.value(new) <= rest.value(point) * (1 + 1e-14)
@@ -253,7 +268,7 @@ def test_with_l2_estimates_are_those_of_scikit_learn(load):
     C = len(np.unique(y))
     likelihood = SoftmaxLikelihood(Softmax(C), X, y.astype(float), np.ones(len(y)))
     penalty = gauge(Table(l2=np.full(X.shape[1], 10.0)), X.shape[1], C, fit_intercept=True)
-    ours = settled(penalty, _fit(likelihood, penalty).reshape(C, -1))
+    ours = balanced_rows(penalty, _fit(likelihood, penalty).reshape(C, -1))
     theirs = LogisticRegression(C=0.1, tol=1e-12, max_iter=200, solver="newton-cholesky").fit(X, y)
     np.testing.assert_allclose(ours[:, :-1], theirs.coef_, rtol=0, atol=1e-8)
     np.testing.assert_allclose(ours[:, -1], theirs.intercept_, rtol=0, atol=1e-8)

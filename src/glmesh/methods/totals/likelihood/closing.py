@@ -11,77 +11,89 @@ import numpy as np
 
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidData
-from glmesh.functions.family import Family
 from glmesh.methods.totals.likelihood.contribution import beginnings
 from glmesh.methods.totals.likelihood.discretion import Discretion
-from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, factor_of_inverse
 from glmesh.methods.totals.likelihood.final_totals import (
     NodeEnd,
     first_fields,
-    leverages,
     null_point,
+    own_pulls,
     second_fields,
 )
 from glmesh.methods.totals.likelihood.rows import RowLikelihood
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, FittedModel, factor_of_inverse
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Matrix, Vector
 
-SANDWICHES = ("HC0", "HC2", "HC3")  # sums of outer products of scores, to each of which a real site may object
+BETWEEN = "between"  # what the test of whether sites differ needs
+# sums of outer products of scores, and the one number of a site of that test: to each a real site may object
+OPEN_TO_OBJECTIONS = ("HC0", "HC2", "HC3", BETWEEN)
 NULL_STEPS = 30  # Newton steps for the null model with an offset, because 3 to 6 are enough from where they begin
 NULL_DONE = (
     1e-8  # [linear predictor] step of the null model's intercept that is the last, because the next is its square
 )
 
-Closing = Generator[Total, Sums, FitFacts | None]
+Closing = Generator[Total, Sums, FitStatistics | None]
 
 
 def closing_totals(block: Rows, fitted: FittedModel, scale: Vector, hessian: Matrix) -> Closing:
-    """Yield the totals at the end of a fit, and return the facts; None: the Hessian is not positive definite there.
+    """Yield the totals at the end of a fit, and return their statistics; None: the Hessian is not positive definite.
 
     `scale`, shape (d,), are the powers of two that the method divides columns by; `hessian`, shape (k, k), is that of
-    the divided columns at the final point. Real sites say in the first total which sums of outer products of scores
-    their rules let them tell, and tell those in the second to which nobody objects.
+    the divided columns at the final point. Real sites say in the first total which of OPEN_TO_OBJECTIONS their rules
+    let them tell, and tell those in the second to which nobody objects.
     """
     each = zip(block.likelihoods, block.weight, strict=True)
     nodes = [NodeEnd(likelihood, fitted.coef, fitted.free, weight, scale=scale) for likelihood, weight in each]
     at = fitted.coef
     own = [first_fields(node) for node in nodes]
-    late = [{"HC0": one.pop("HC0")} for one in own] if block.discretion is not None else [{} for _ in own]
+    late: list[dict[str, Vector]] = [{} for _ in own]
     if block.discretion is not None:
+        late = [{name: one.pop(name) for name in ("HC0", BETWEEN)} for one in own]
         both = zip(own, nodes, strict=True)
         own = [one | {"objections": _objections(block.discretion, node, hessian)} for one, node in both]
     first = yield Total(_stacked(own), at=at)
-    facts = FitFacts.of_first(fitted, first, scale)
+    statistics = FitStatistics.of_first(fitted, first, scale)
     try:
-        factor_of_inverse(facts.hessian)
+        factor_of_inverse(statistics.hessian)
     except InvalidData:
         return None
-    null = null_point(facts)
+    null = null_point(statistics)
     if null is None:
         null = yield from _null_model(block, np.where(fitted.held, at, 0.0))
-    parts = [second_fields(node, facts, null) | one for node, one in zip(nodes, late, strict=True)]
+    parts = [second_fields(node, statistics, null) | one for node, one in zip(nodes, late, strict=True)]
     if block.discretion is not None:
-        left_out = {name for name, against in zip(SANDWICHES, first["objections"][1:], strict=True) if against > 0}
-        parts = [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
+        parts = _without_objected(parts, first["objections"][1:])
     if not any(parts):
-        return facts
+        return statistics
     second = yield Total(_stacked(parts), at=at)
-    return facts.with_second(second, scale)
+    return statistics.with_second(second, scale)
+
+
+def _without_objected(parts: list[dict[str, Vector]], objections: Vector) -> list[dict[str, Vector]]:
+    """Return the nodes' fields without those of OPEN_TO_OBJECTIONS to which a site objects.
+
+    `objections`, in that order, say how many sites object to each.
+    """
+    left_out = {name for name, against in zip(OPEN_TO_OBJECTIONS, objections, strict=True) if against > 0}
+    return [{name: sums for name, sums in part.items() if name not in left_out} for part in parts]
 
 
 def _objections(discretion: Discretion, node: NodeEnd, hessian: Matrix) -> Vector:
-    """Return 1, and then for each of SANDWICHES whether a site objects to its sum, 1 or 0; shape (4,).
+    """Return 1, and then for each of OPEN_TO_OBJECTIONS whether a site objects to its sum, 1 or 0; shape (5,).
 
     `hessian`, shape (k, k), is that of the divided columns.
     """
-    room = np.ones(len(node.weight))
-    if isinstance(node.likelihood, RowLikelihood):
+    slack = np.ones(len(node.weight))
+    if node.likelihood.has_leverages:
         try:
             factor = factor_of_inverse(hessian) / node.units[:, None]
         except InvalidData:
-            return np.ones(1 + len(SANDWICHES))
-        room = 1.0 - leverages(node.likelihood, node, factor)
-    return np.append(1.0, ~discretion.allowed_meats(node.scores, room)).astype(np.float64)
+            return np.ones(1 + len(OPEN_TO_OBJECTIONS))
+        slack -= node.leverages(factor)
+    scores = node.scores
+    allowed = [*discretion.allowed_meats(scores, slack), discretion.allows_misfit(own_pulls(node, scores))]
+    return np.append(1.0, ~np.array(allowed)).astype(np.float64)
 
 
 def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | None]:
@@ -91,11 +103,11 @@ def _null_model(block: Rows, held: Vector) -> Generator[Total, Sums, Vector | No
     """
     sums = yield Total({"beginnings": beginnings(block, held)}, at=held)
     point = block.likelihoods[0].begin(held, sums["beginnings"])
-    if not isinstance(block.loss, Family):
+    if (family := block.loss.as_family) is None:
         return point
     offsets = [np.asarray(X @ held[:-1])[:, None] for X in block.X]
     parts = zip(offsets, block.y, block.weight, strict=True)
-    rows = [RowLikelihood(block.loss, offset, y, weight) for offset, y, weight in parts]
+    rows = [RowLikelihood(family, offset, y, weight) for offset, y, weight in parts]
     for step in range(NULL_STEPS):
         here = np.array([1.0, point[-1]])
         with np.errstate(all="ignore"):

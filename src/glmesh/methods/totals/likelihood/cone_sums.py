@@ -22,14 +22,14 @@ RANK = 1e-12  # [eigenvalues of unit columns] below it columns depend on each ot
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class ConeFrame:
     """Coordinates in which the sum of squares of all rows of the cone is the unit matrix."""
 
     axes: Matrix  # (k, d) directions: coordinates c stand for the direction c @ axes
     back: Matrix  # (k, d) a direction u has the coordinates back @ u
 
     @staticmethod
-    def of(gram: Matrix, free: Flags) -> Frame:
+    def of(gram: Matrix, free: Flags) -> ConeFrame:
         """Return the frame of the sum of squares `gram`, shape (d, d), on the `free` coordinates, shape (d,).
 
         Combinations of columns that are 0 in every row, but for rounding, are left out.
@@ -41,12 +41,12 @@ class Frame:
         axes, back = np.zeros((2, int(kept.sum()), len(gram)))
         axes[:, at] = vectors[kept] / np.sqrt(values[kept])[:, None] / lengths
         back[:, at] = vectors[kept] * np.sqrt(values[kept])[:, None] * lengths
-        return Frame(axes, back)
+        return ConeFrame(axes, back)
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search for directions of the cone in a linear space, in coordinates of a `Frame`.
+    """A search for directions of the cone in a linear space, in coordinates of a `ConeFrame`.
 
     First rows are asked that do not move along `flat` directions, which leaves their null space; then the direction at
     `at` is tried, and a logistic fit of all inequalities at `point` made, total by total.
@@ -63,19 +63,19 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ConeQuery:
     """What the next total is to bring beside the sums of Newton's method; all nodes have the same."""
 
     scale: Vector  # (d,) that columns are divided by
     point: Vector  # (d,) direction that may separate completely
     gram: bool  # whether the sum of squares of all rows of the cone is asked for
-    frame: Frame | None
+    frame: ConeFrame | None
     search: Search | None
     direction: Vector | None = None  # (d,) that is verified; None: none
     rounded: Vector | None = None  # (d,) that direction in small fractions, verified without any tolerance
 
     @property
-    def without_search(self) -> Question:
+    def without_search(self) -> ConeQuery:
         """Return the question without its search, which some site does not answer."""
         return replace(self, search=None, direction=None, rounded=None)
 
@@ -85,7 +85,7 @@ class Question:
         return zlib.crc32(b"".join(v.tobytes() for v in (self.direction, self.rounded) if v is not None)) % (1 << 16)
 
 
-def contribute(cone: Cone, question: Question) -> dict[str, Vector]:
+def contribute(cone: Cone, question: ConeQuery) -> dict[str, Vector]:
     """Return what one node adds to a total that answers the question: {name of a field: its numbers}."""
     fields = {"cone_point": _signs(cone, question)}
     if question.gram:
@@ -103,7 +103,7 @@ def _packed(matrix: Matrix) -> Vector:
     return np.asarray(matrix[triangle(len(matrix))])
 
 
-def _signs(cone: Cone, question: Question) -> Vector:
+def _signs(cone: Cone, question: ConeQuery) -> Vector:
     """Return (rows of data, rows of the cone against the point, those not inside, rows of data with some inside).
 
     Products with the question's point that may be rounding alone are against it; those of nothing but zeros are not.
@@ -117,7 +117,7 @@ def _signs(cone: Cone, question: Question) -> Vector:
     return counts
 
 
-def _searched(cone: Cone, question: Question, frame: Frame, search: Search) -> dict[str, Vector]:
+def _searched(cone: Cone, question: ConeQuery, frame: ConeFrame, search: Search) -> dict[str, Vector]:
     """Return the fields of a search: the overlap, or counts for the directions tried and the sums of the fit."""
     k, j = len(frame.axes), len(search.point)
     tried = [v for v in (question.direction, question.rounded) if v is not None]
@@ -163,7 +163,7 @@ class Share:
     sizes: Vector  # (m,) trace of what the row adds
 
 
-def shares(cone: Cone, question: Question) -> Share:
+def shares(cone: Cone, question: ConeQuery) -> Share:
     """Return what each row of data adds to the overlap, or to the Hessian of the fit, that a question asks for."""
     frame, search, m = question.frame, question.search, cone.rows
     assert frame is not None

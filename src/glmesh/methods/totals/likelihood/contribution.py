@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.core.totals import NOTHING
-from glmesh.methods.totals.contribution import triangle
+from glmesh.kernels.gram import pack_columns
 from glmesh.methods.totals.likelihood import cone_sums
-from glmesh.methods.totals.likelihood.cone_sums import Question
-from glmesh.methods.totals.likelihood.state import Query
+from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
+from glmesh.methods.totals.likelihood.state import LikelihoodQuery
+from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
@@ -27,7 +28,7 @@ def beginnings(block: Rows, at: Vector) -> Matrix:
     return np.stack([one.beginnings(at) for one in block.likelihoods])
 
 
-def contribute(block: Rows, penalty: ScaledPenalty, query: Query, *, far: bool = False) -> dict[str, Matrix]:
+def contribute(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery, *, far: bool = False) -> dict[str, Matrix]:
     """Return what each hosted node adds to a total at the query's trial point: {name of a field: (n_hosted, size)}.
 
     A node whose loss is above the query's cap adds zeros for all else: the trial point is refused then. So do all nodes
@@ -39,7 +40,7 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query, *, far: bool =
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
 
 
-def are_far(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
+def are_far(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery) -> Indices:
     """Return whether each hosted node adds zeros at the query's trial point, 1 or 0, shape (n_hosted, 1).
 
     Its loss is above the cap there, or few of its rows would show.
@@ -51,21 +52,25 @@ def are_far(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
     return np.array([[int(shows or not loss <= query.cap)] for loss in losses])
 
 
-def levels(block: Rows, penalty: ScaledPenalty, query: Query) -> Indices:
+def levels(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery) -> Indices:
     """Return the level of the largest R_i of each hosted node's rows at a query's point, shape (n_hosted, 1).
 
     R_i are those of `Likelihood.concordances`; level j stands for R_i <= 2^(j / STEPS), NOTHING for zero.
     """
     assert query.inverse is not None
-    out = np.full((block.size, 1), NOTHING)
-    for k, likelihood in enumerate(block.likelihoods):
+    scale = penalty.scale
+    inverse = block.likelihoods[0].reduced(query.inverse / scale)
+
+    def level(likelihood: Likelihood) -> int:
+        """Return the level of one node."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            scale = penalty.scale
-            largest = likelihood.concordances(query.point / scale, query.inverse / scale, query.reach).max(initial=0.0)
+            largest = likelihood.concordances(query.point / scale, inverse, query.radius).max(initial=0.0)
         if not largest <= 0.0:  # NaN is as good as infinite
             steps = np.ceil(STEPS * np.log2(largest) + 1e-9) if np.isfinite(largest) else HIGHEST
-            out[k] = int(np.clip(steps, -HIGHEST - 1, HIGHEST))
-    return out
+            return int(np.clip(steps, -HIGHEST - 1, HIGHEST))
+        return NOTHING
+
+    return np.array([[one] for one in block.threads.map(level, block.likelihoods)])
 
 
 def bound_of(level: int) -> float:
@@ -75,7 +80,7 @@ def bound_of(level: int) -> float:
     return np.inf if level >= HIGHEST else float(2.0 ** (level / STEPS))
 
 
-def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix]:
+def contribute_cones(block: Rows, question: ConeQuery | None) -> dict[str, Matrix]:
     """Return what each hosted node adds to a total that answers the question: {name of a field: (n_hosted, size)}."""
     if question is None:
         return {}
@@ -85,7 +90,7 @@ def contribute_cones(block: Rows, question: Question | None) -> dict[str, Matrix
     return {name: np.stack([one[name] for one in made]) for name in made[0]}
 
 
-def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query, *, far: bool) -> dict[str, Vector]:
+def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: LikelihoodQuery, *, far: bool) -> dict[str, Vector]:
     """Return what the k-th hosted node adds to a total, {name of a field: numbers}."""
     likelihood, scale = block.likelihoods[k], penalty.scale
     lengths = np.concatenate([[1.0], TRIALS]) if query.trials else np.ones(1)
@@ -118,9 +123,9 @@ def _of_node(block: Rows, k: int, penalty: ScaledPenalty, query: Query, *, far: 
     return fields
 
 
-def _packed(matrix: Matrix, query: Query, scale: Vector) -> Vector:
+def _packed(matrix: Matrix, query: LikelihoodQuery, scale: Vector) -> Vector:
     """Return the upper triangle, row by row, of a matrix (d, d) in scaled units on the query's columns."""
-    at = query.columns
-    factors = 1.0 / scale[at]
-    part = factors[:, None] * matrix[np.ix_(at, at)] * factors
-    return np.asarray(part[triangle(len(at))])
+    n, factors = len(query.columns), 1.0 / scale[query.columns]
+    out = np.empty(n * (n + 1) // 2)
+    pack_columns(np.ascontiguousarray(matrix), query.columns, factors, out)
+    return out

@@ -55,6 +55,11 @@ class CoxLikelihood(Likelihood):
         """Return the number p + 1 of coefficients with the intercept, which is last and has no effect."""
         return int(self.X.shape[1]) + 1
 
+    @property
+    def rows_at_risk(self) -> int:
+        """Return how many rows are at risk at an event."""
+        return self.risks.n
+
     def values(self, points: Matrix) -> Vector:
         """Return the loss, as `Cox` defines it, at n points, shape (n, d), as an array of shape (n,).
 

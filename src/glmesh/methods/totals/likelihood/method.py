@@ -27,11 +27,11 @@ from glmesh.methods.totals.likelihood.contribution import (
     contribute_cones,
     levels,
 )
-from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, UNDECIDED, aliased_columns, no_maximum
 from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
@@ -62,6 +62,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
     """
 
     tol_se: float = TOL_SE
+    stops_itself = True
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> LikelihoodState:
         """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: the null model."""
@@ -94,9 +95,17 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         query = rounds.query()
         return *rounds.penalty.to_user(query.point + query.step), False
 
+    def within(self, tol_se: float) -> MaximumLikelihood:
+        """Return the method that ends within this many standard errors of the exact estimate."""
+        return replace(self, tol_se=tol_se)
+
+    def trials(self, block: Rows, state: LikelihoodState) -> list[tuple[Rows, Point]]:
+        """Return a list with (rows with the state's shape in their loss, point) of the coming total, if it has one."""
+        return super().trials(shaped(block, state), state)
+
     def rescale(self, state: LikelihoodState, exponents: Indices) -> None:
         """Set the powers of two that columns are divided by from the exponents of their norms, shape (d,)."""
-        state.scale = scales(exponents)
+        state.rescale(scales(exponents))
 
     def distance(self, state: LikelihoodState) -> float:
         """Return the bound of the distance to the optimum that self-concordance proves; infinite: none yet."""
@@ -121,13 +130,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             counted = block.discretion is None
             sentence = no_maximum(state.separation, names, kind(block.loss), counted=counted)
             told.append(sentence[0].upper() + sentence[1:] + ".")
-        if state.failure == NO_PROGRESS and (
-            state.kept_back or (block.discretion is not None and not block.discretion.asks_cones)
-        ):
-            told.append(UNDECIDED)
-        off = self.standard_errors_off(block, state)
-        if state.failure == NO_PROGRESS and np.isfinite(off):
-            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
+        if state.failure == NO_PROGRESS:
+            told += self._where_it_ended(block, state)
         if state.failure == NO_SHAPE:
             told.append(NO_MORE_VARIANCE)
         if state.aliased is not None and len(state.aliased):
@@ -135,9 +139,19 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             told.append(aliased_columns([names[k] for k in which]))
         return " ".join(told)
 
-    def facts(self, state: LikelihoodState) -> FitFacts | None:
+    def _where_it_ended(self, block: Rows, state: LikelihoodState) -> list[str]:
+        """Return sentences on a fit that rounding ended: what sites did not tell, and which tolerance would do."""
+        told = []
+        if state.kept_back or (block.discretion is not None and not block.discretion.asks_cones):
+            told.append(UNDECIDED)
+        off = self.standard_errors_off(block, state)
+        if np.isfinite(off):
+            told.append(f"With tol_se={rounded_up(off):.0e} in place of {self.tol_se:.0e} this is where the fit ends.")
+        return told
+
+    def statistics(self, state: LikelihoodState) -> FitStatistics | None:
         """Return what totals at the end of a fit without a penalty say; None: there is a penalty, or no end yet."""
-        return state.facts
+        return state.statistics
 
     def finished(self, block: Rows, state: LikelihoodState) -> bool | None:
         """Return whether a fit without a penalty knows all that it is to find out; None: the gap decides."""
@@ -159,7 +173,10 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         the point cannot be taken. `at` is that of the `Total` at the other node, which differs in its last bits.
         """
         query, model, step = state.query, state.model, state.step
-        d = 0 if query is None else len(query.point)
+        d, apart_in_shape = 0 if query is None else len(query.point), 0.0
+        if not np.isnan(state.shape) and len(at):
+            shape, at = float(at[-1]), at[:-1]
+            apart_in_shape = abs(shape - state.shape) / state.shape
         if query is None or len(at) != 2 * d + len(query.columns) or (at[2 * d :] != query.columns).any():
             return np.inf
         there, other = query.point + query.step, at[:d] + at[d : 2 * d]
@@ -167,9 +184,12 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         apart, size = (float(one[columns] @ bend @ one[columns]) for one in (other - there, there))
         point, change = at[:d].copy(), at[d : 2 * d].copy()
         if model is not None and step is not None and np.array_equal(model.point, query.point):
-            state.model, state.step = replace(model, point=point), replace(step, change=change)
-        state.query = replace(query, point=point, step=change)
-        return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+            model, step = replace(model, point=point), replace(step, change=change)
+        state.ask(replace(query, point=point, step=change), model, step)
+        if apart_in_shape:
+            state.shape = shape
+        away = float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+        return max(away, apart_in_shape)
 
     def stages(self, block: Rows, state: LikelihoodState) -> Iterator[Callable[[], AnyRounds]]:
         """Yield functions that return the parts of a round: null model, total, closing totals.
@@ -179,15 +199,14 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """
         if state.scale is None:
             yield lambda: self._agree_on_scales(block, state)
-        own = shaped(block, state)
         if state.cold:
-            yield lambda: self._find_null_model(own, state)
-        yield lambda: self._look_ahead(own, state)
-        yield lambda: self._measure(own, state)
+            yield lambda: self._find_null_model(shaped(block, state), state)
+        yield lambda: self._look_ahead(shaped(block, state), state)
+        yield lambda: self._measure(shaped(block, state), state)
         if is_unknown(block) and np.isnan(state.shape_error):
-            yield lambda: self._search_shape(own, state)
-        elif LikelihoodRound(own, state, self.tol_se).ended:
-            yield lambda: self._close(own, state)
+            yield lambda: self._search_shape(shaped(block, state), state)
+        elif LikelihoodRound(shaped(block, state), state, self.tol_se).ended:
+            yield lambda: self._close(shaped(block, state), state)
 
     def round(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Make one round: yield one Total at the trial point, be sent its Sums, and choose the next trial point.
@@ -200,7 +219,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
 
     def _agree_on_scales(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Set the powers of two that columns are divided by, from the largest norms of all nodes."""
-        state.scale = scales((yield Largest(column_exponents(block))))
+        state.rescale(scales((yield Largest(column_exponents(block)))))
 
     def _find_null_model(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the total that tells the null model, and go there, or to the drawn start beside it."""
@@ -212,12 +231,14 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         """Yield the total at the trial point, and choose the next trial point."""
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
-        state.visited = rounds.visits(query)
+        state.visit(rounds.visits(query))
         question = rounds.question(query)
         if question is not None and state.withheld:
             question = question.without_search
         fields = contribute(block, rounds.penalty, query, far=state.far) | contribute_cones(block, question)
-        sums = yield Total(fields, like=state.sums, at=np.concatenate([query.point, query.step, query.columns]))
+        shape = np.array([] if np.isnan(state.shape) else [state.shape])
+        at = np.concatenate([query.point, query.step, query.columns, shape])
+        sums = yield Total(fields, like=state.sums, at=at)
         rounds.advance(query, sums)
         rounds.learn(question, sums)
         if block.discretion is not None and question is not None and question.search is not None:
@@ -243,9 +264,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if wanted:
             largest = yield Largest(np.hstack(list(wanted.values())))
             found = dict(zip(wanted, largest.tolist(), strict=True))
-        state.bound = bound_of(found["level"]) if "level" in found else np.inf
-        state.withheld, state.far = found.get("objects", 0) > 0, found.get("far", 0) > 0
-        state.kept_back |= state.withheld
+        bound = bound_of(found["level"]) if "level" in found else np.inf
+        state.look_ahead(bound, withheld=found.get("objects", 0) > 0, far=found.get("far", 0) > 0)
 
     def _close(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the totals at the end of a fit, from which inference is made."""
@@ -254,9 +274,9 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         assert state.model is not None
         hessian = state.model.hessian
         noise = rounds.last_step()
-        facts = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
-        if facts is not None:
-            state.facts = replace(rounds.close(facts, noise), shape_error=state.shape_error)
+        statistics = yield from closing_totals(block, rounds.fitted(), state.scale, hessian)
+        if statistics is not None:
+            state.close(rounds.close(statistics, noise))
 
     def _search_shape(self, block: Rows, state: LikelihoodState) -> AnyRounds:
         """Yield the total that a step of the shape needs, where the coefficients are nearly fitted, and take the step.
@@ -266,4 +286,4 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         assert state.scale is not None
         if not state.failure:
             yield from shape_step(block, state, ScaledPenalty.of(block, state.scale))
-        state.finished = False
+        state.go_on()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatch
 
 import numpy as np
 
@@ -16,18 +17,18 @@ from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.types import Matrix, SampleMatrix, Vector
 
 
+@singledispatch
 def likelihood_of(loss: Loss, X: SampleMatrix, y: Vector, weight: Vector) -> Likelihood:
     """Return the likelihood of a node's rows X (m, p), targets y (m,) and sample weights (m,) under a loss.
 
     Raise UnsuitablePair for a loss that is none of a likelihood.
     """
-    if isinstance(loss, Family):
-        return RowLikelihood(loss, X, y, weight)
-    if isinstance(loss, Cox):
-        return CoxLikelihood(loss, X, y, weight)
-    if isinstance(loss, Softmax):
-        return SoftmaxLikelihood(loss, X, y, weight)
     raise UnsuitablePair(f"MaximumLikelihood fits families, and {loss.name} is none; use ProximalNewton")
+
+
+likelihood_of.register(Family, RowLikelihood)
+likelihood_of.register(Cox, CoxLikelihood)
+likelihood_of.register(Softmax, SoftmaxLikelihood)
 
 
 def curves_of(

@@ -11,8 +11,8 @@ column, and one for the intercept. `gauge` fixes each of them once:
   coefficients of the C classes add up to 0, as scikit-learn's do; a class that is held at 0 would be another model.
 - A column with L1 alone: nothing is held. The penalty is smallest where a median of the C coefficients is 0; for an
   even C there may be several such points, of which `slimmed` takes one at which some class has exactly 0.
-- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `settled` moves all by
-  minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
+- Intercepts have no penalty: that of the first class is held at 0 during the fit. At the end `balanced_rows` moves all
+  by minus their mean, as scikit-learn has them, unless the first class is the reference in all columns.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def held(penalty: Table, rows: Matrix) -> Matrix:
     return rows - np.where((lo == 0) & (hi == 0), rows[0], 0.0)
 
 
-def settled(penalty: Table, rows: Matrix) -> Matrix:
+def balanced_rows(penalty: Table, rows: Matrix) -> Matrix:
     """Return coefficients of equal loss, shape (C, p + 1), whose penalty is not larger than that of `rows`.
 
     `penalty` is that of all coefficients, as `gauge` returns it. Columns are those of `slimmed`. Free intercepts are
@@ -101,14 +101,27 @@ def balanced(penalty: Table, rows: Matrix) -> Flags:
     """Return a mask of the coefficients, shape (C, p + 1), at 0 whose slope the others of their column determine.
 
     The slopes of all classes in a column add up to 0. With L1 alone, and one more of the other classes above 0 than
-    below it, or the reverse, the slope of the class at 0 is exactly as large as L1 bears, wherever the others are at
-    rest: it meets the condition of an optimum without any room. `penalty` is that of all coefficients.
+    below it, or the reverse, the slope of the class at 0 is exactly as large as L1 bears, wherever the others are
+    stationary: it meets the condition of an optimum with no slack at all. `penalty` is that of all coefficients.
     """
     signs = np.sign(rows)
     columns = (signs == 0).sum(axis=0) == 1
     columns &= np.abs(signs.sum(axis=0)) == 1
     columns &= np.isin(np.arange(rows.shape[1]), _l1_alone(penalty, len(rows)))
     return np.asarray((signs == 0) & columns)
+
+
+def shifts(penalty: Table, n_outputs: int, columns: Indices) -> bool:
+    """Return whether a common shift of all classes in some column is free but for L1, so that the Hessian is flat.
+
+    `penalty` is that of all coefficients, as `gauge` returns it, and `columns` are those of the Hessian, ascending.
+    """
+    if n_outputs == 1:
+        return False
+    alone = np.zeros((n_outputs, len(penalty.l1) // n_outputs), dtype=bool)
+    alone.ravel()[columns] = True
+    whole: Flags = np.asarray(alone.all(axis=0))
+    return bool(whole[_l1_alone(penalty, n_outputs)].any())
 
 
 def _l1_alone(penalty: Table, n_outputs: int) -> Indices:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.methods.totals.bounds import PROVEN, self_concordance
-from glmesh.methods.totals.likelihood.outputs import balanced
+from glmesh.methods.totals.likelihood.outputs import balanced, shifts
 from glmesh.methods.totals.model import Factored, NewtonModel
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Vector
@@ -32,9 +32,9 @@ class Slack:
     length: float  # lambda, rounding included; infinite where the Hessian is flat
     factored: Factored  # Hessian of the objective on `columns`
     columns: Indices  # (n,) coordinates on which it was measured
-    room: Vector  # (r,) by how much the slopes of the others may change
+    margin: Vector  # (r,) by how much the slopes of the others may change
     curvature: Vector  # (r,) their diagonal entries of the Hessian
-    reach: float = np.inf  # distance within which those signs stay that slopes of others depend on
+    radius: float = np.inf  # distance within which those signs stay that slopes of others depend on
 
     @staticmethod
     def of(penalty: ScaledPenalty, model: NewtonModel, noise: float) -> Slack:
@@ -43,10 +43,11 @@ class Slack:
         It is that of all coordinates or, where the Hessian is flat, of those that are not at a kink.
         """
         everywhere = np.ones(len(model.columns), dtype=bool)
-        whole = Slack._on(penalty, model, noise, everywhere)
         kinks = (penalty.table.l1[model.columns] > 0) & (model.point[model.columns] == 0)
-        if np.isfinite(whole.length) or not kinks.any():
-            return whole
+        if not kinks.any() or not shifts(penalty.table, penalty.n_outputs, model.columns):
+            whole = Slack._on(penalty, model, noise, everywhere)
+            if np.isfinite(whole.length) or not kinks.any():
+                return whole
         return Slack._on(penalty, model, noise, ~kinks)
 
     @staticmethod
@@ -58,26 +59,26 @@ class Slack:
         length = factored.norm(residual(penalty, model)[columns])
         length = (length + noise * float(factored.deviations.sum())) * (1.0 + factored.error)
         slopes = model.gradient[others] + penalty.table.linear[others]
-        room = penalty.table.l1[others] - np.abs(slopes) - noise
+        margin = penalty.table.l1[others] - np.abs(slopes) - noise
         bent = np.diagonal(model.hessian)[~mask]
-        reach = np.inf
+        radius = np.inf
         if penalty.n_outputs > 1 and len(others):
             rows = model.point.reshape(penalty.n_outputs, -1)
             sure = balanced(penalty.table, rows)
-            room = np.where(sure.ravel()[others], np.inf, room)
+            margin = np.where(sure.ravel()[others], np.inf, margin)
             beside = np.broadcast_to(sure.any(axis=0), rows.shape).ravel()[columns]
             with np.errstate(divide="ignore"):
-                reach = float((np.abs(model.point[columns]) / factored.deviations)[beside].min(initial=np.inf))
-        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, room, bent, reach)
+                radius = float((np.abs(model.point[columns]) / factored.deviations)[beside].min(initial=np.inf))
+        return Slack(length if not len(factored.dropped) else np.inf, factored, columns, margin, bent, radius)
 
     def holds(self, R: float, distance: float) -> bool:
         """Return whether the others stay at their kinks within a `distance` of the point, where R bounds the loss."""
-        if not len(self.room):
+        if not len(self.margin):
             return True
-        if distance >= self.reach:
+        if distance >= self.radius:
             return False
         grown = float(np.expm1(R * distance)) / R if R > 0 else distance
-        return bool((np.sqrt(self.curvature) * grown < self.room).all())
+        return bool((np.sqrt(self.curvature) * grown < self.margin).all())
 
 
 def residual(penalty: ScaledPenalty, model: NewtonModel) -> Vector:

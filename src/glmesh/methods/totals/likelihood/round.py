@@ -7,20 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from glmesh.core.totals import Sums
-from glmesh.functions.family import Family
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.likelihood.cone import kind
-from glmesh.methods.totals.likelihood.cone_sums import Question
-from glmesh.methods.totals.likelihood.facts import FitFacts, FittedModel, term_names
+from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
 from glmesh.methods.totals.likelihood.outputs import slimmed
 from glmesh.methods.totals.likelihood.proof import Slack, proven, residual
 from glmesh.methods.totals.likelihood.separation import Separation
-from glmesh.methods.totals.likelihood.state import LikelihoodState, Query
+from glmesh.methods.totals.likelihood.state import LikelihoodQuery, LikelihoodState
+from glmesh.methods.totals.likelihood.statistics import FitStatistics, FittedModel, term_names
 from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from_triangle, minimum
 from glmesh.methods.totals.query import TRIALS
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
 # Numerical Optimization, eq. 3.4, with their 1e-4, because any small part will do)
@@ -38,6 +37,9 @@ BESIDE = 0.25
 # each other that their totals tell what a single member contributes
 HALVINGS = 4
 FREE = 4.0  # [rounding of the decrement] decrement from which a last step is worth it: less is lost in rounding
+# [gain of a step] part that is not worth another search for the signs of its end: larger takes steps sooner, which fall
+# short by about as much; of 1e-2 to 1e-4 digits and wine take as many totals
+ENOUGH = 1e-4
 IDLE = 3  # [rounds] in a row without visible progress after which a run ends, because rounding keeps it from more
 # why no more rounds are worth it
 STATIONARY, NO_PROGRESS, NO_START, SEPARATED = "stationary", "rounding", "outside", "separated"
@@ -59,6 +61,9 @@ class LikelihoodRound:
         if self.block.fit_intercept:
             found = self.block.likelihoods[0].begin(np.append(state.w, state.intercept), sums)
             state.w, state.intercept = found[:-1], float(found[-1])
+            slopes = np.setdiff1d(np.arange(len(found)), self.block.intercepts)
+            if self.block.likelihoods[0].has_null(sums) and not self._free[slopes].any():
+                state.separation = Separation(self.penalty.scale, self._free).proven(0.0)
         if state.drawn is not None:
             state.origin = np.append(state.w, state.intercept)
             self._go_beside()
@@ -88,15 +93,15 @@ class LikelihoodRound:
 
     # the request
 
-    def query(self) -> Query:
+    def query(self) -> LikelihoodQuery:
         """Return what the total (a sum over all nodes) of this round asks of every node."""
         state = self.state
         if state.query is None:
             point = self.penalty.from_user(state.w, state.intercept)
-            state.query = Query(point, np.zeros_like(point), self.columns)
+            state.query = LikelihoodQuery(point, np.zeros_like(point), self.columns)
         return state.query
 
-    def question(self, query: Query) -> Question | None:
+    def question(self, query: LikelihoodQuery) -> ConeQuery | None:
         """Return what the total of a query is to bring beside, to tell whether a maximum exists; None: nothing."""
         state, model = self.state, self.state.model
         discretion = self.block.discretion
@@ -104,13 +109,14 @@ class LikelihoodRound:
             return None
         d = len(self.penalty.scale)
         if state.separation is None:
-            free = self.penalty.free & np.isin(np.arange(d), self.columns)
-            state.separation = Separation(self.penalty.scale, free)
+            state.separation = Separation(self.penalty.scale, self._free)
+        if state.separation.verdict != "undecided":
+            return None
         hessian = np.zeros((d, d))
         hessian[np.ix_(model.columns, model.columns)] = model.hessian
         return state.separation.query(self.penalty.moved(query.point, query.step), hessian)
 
-    def learn(self, question: Question | None, sums: Sums) -> None:
+    def learn(self, question: ConeQuery | None, sums: Sums) -> None:
         """Take from the total that answers a question whether a maximum exists; a proof of distance says so, too."""
         state = self.state
         if state.separation is None:
@@ -130,28 +136,32 @@ class LikelihoodRound:
         return movable if self.state.aliased is None else np.setdiff1d(movable, self.state.aliased)
 
     @property
+    def _free(self) -> Flags:
+        """Return a mask of the coordinates that move and have no penalty, shape (d,)."""
+        return np.asarray(self.penalty.free & np.isin(np.arange(len(self.penalty.scale)), self.columns))
+
+    @property
     def ended(self) -> bool:
-        """Return whether a fit without a penalty has found its final point, of which the facts are still unknown.
+        """Return whether a fit without a penalty has found its final point, of which the statistics are still unknown.
 
         A point from which rounding lets it get no further is one, if it is proven how near the optimum it is.
         """
         state = self.state
         found = state.finished or state.failure == STATIONARY
         found = found or (state.failure == NO_PROGRESS and bool(np.isfinite(state.distance)))
-        return self.unpenalised and found and state.facts is None
+        return self.unpenalised and found and state.statistics is None
 
     @property
     def has_edge(self) -> bool:
         """Return whether the link has an edge, beyond which a row has no mean."""
-        family = self.block.loss
-        return isinstance(family, Family) and not family.inside(np.array([-1.0, 1.0])).all()
+        family = self.block.loss.as_family
+        return family is not None and not family.inside(np.array([-1.0, 1.0])).all()
 
     def fitted(self) -> FittedModel:
         """Return the model at the state's best point; its columns are called x0, x1, ..., its classes 0, 1, ..."""
         state, block = self.state, self.block
         d, outputs = len(self.penalty.scale), block.loss.n_outputs
         aliased = np.isin(np.arange(d), [] if state.aliased is None else state.aliased)
-        family = block.loss if isinstance(block.loss, Family) else None
         decrement, R = (0.0, None) if state.proof is None else state.proof.tolist()
         return FittedModel(
             names=term_names([f"x{j}" for j in range(d // outputs - 1)], range(outputs) if outputs > 1 else ()),
@@ -159,7 +169,7 @@ class LikelihoodRound:
             held=~np.isin(np.arange(d), self.penalty.movable),
             aliased=aliased,
             model=block.loss.name,
-            family=family,
+            family=block.loss.as_family,
             outputs=outputs,
             concordance=R,
             decrement=decrement,
@@ -187,29 +197,29 @@ class LikelihoodRound:
         state.proof = np.array([0.0, R])
         return noise if not np.array_equal(before, np.append(state.w, state.intercept)) else None
 
-    def close(self, facts: FitFacts, noise: float | None) -> FitFacts:
-        """Return the facts of the totals at the end, and let the state claim what they prove after `last_step`.
+    def close(self, statistics: FitStatistics, noise: float | None) -> FitStatistics:
+        """Return the statistics of the totals at the end, and let the state claim what they prove after `last_step`.
 
         `noise` is what that returned; None: nothing has moved since the last proof.
         """
         if noise is None:
-            return facts
+            return statistics
         state = self.state
-        proven = replace(facts, fitted=replace(facts.fitted, decrement=facts.decrement + noise))
+        proven = replace(statistics, fitted=replace(statistics.fitted, decrement=statistics.decrement + noise))
         if not np.isfinite(proven.distance):
             state.gap = state.distance = np.inf
             return proven
-        state.objective, state.rounding = facts.loss, max(state.rounding, ROUNDING * abs(facts.loss))
+        state.objective, state.rounding = statistics.loss, max(state.rounding, ROUNDING * abs(statistics.loss))
         state.gap, state.distance = proven.gap + state.rounding, proven.distance
         return proven
 
-    def visits(self, query: Query) -> Vector:
+    def visits(self, query: LikelihoodQuery) -> Vector:
         """Return how many nonzeros each hosted node visits to answer a query, shape (n_hosted,)."""
         return self.block.loss.n_outputs * (2.0 + HESSIAN_ROW_COST * len(query.columns)) * self.block.nonzeros
 
     # what follows from the sums
 
-    def advance(self, query: Query, sums: Sums) -> None:
+    def advance(self, query: LikelihoodQuery, sums: Sums) -> None:
         """Judge the trial point by the sums of its total, and choose what the next total asks for."""
         state = self.state
         penalty = self.penalty.value(self.penalty.moved(query.point, query.step))
@@ -235,13 +245,13 @@ class LikelihoodRound:
             point = self.penalty.moved(query.point, best * query.step)
             self._keep(point, lowest)
             state.step = None
-            state.query = Query(point, np.zeros_like(point), self.columns)
+            state.query = LikelihoodQuery(point, np.zeros_like(point), self.columns)
         elif not query.trials:
-            state.query = Query(query.point, query.step, query.columns, query.cap, trials=True)
+            state.query = LikelihoodQuery(query.point, query.step, query.columns, query.cap, trials=True)
         else:
             self._idle()
 
-    def _best_length(self, query: Query, sums: Sums, value: float) -> tuple[float, float]:
+    def _best_length(self, query: LikelihoodQuery, sums: Sums, value: float) -> tuple[float, float]:
         """Return (length, objective) of the shorter step at which the objective is lowest; (1, value) if none is."""
         if not query.trials:
             return 1.0, value
@@ -263,7 +273,7 @@ class LikelihoodRound:
         state.objective, state.gap, state.distance, state.proof = value, np.inf, np.inf, None
         state.rounding = ROUNDING * abs(value)
 
-    def _arrive(self, query: Query, sums: Sums, value: float) -> None:
+    def _arrive(self, query: LikelihoodQuery, sums: Sums, value: float) -> None:
         """Take the trial point, whose derivatives the sums have: prove what can be proven, and choose the next step."""
         state, point = self.state, self.penalty.moved(query.point, query.step)
         hessian = from_triangle(sums["hessian"], len(query.columns))
@@ -283,7 +293,7 @@ class LikelihoodRound:
         model = NewtonModel(point, value, sums["slopes"], columns, hessian, False)
         slack = Slack.of(self.penalty, model, state.noise) if self._definite(model) else None
         if slack is not None and not self.block.convex:
-            self._rest(slack)
+            self._stop_if_stationary(slack)
         if query.inverse is not None and before is not None and slack is not None:
             change = np.zeros_like(point) if step is None else step.change
             self._prove(before, change, state.bound, slack)
@@ -321,8 +331,8 @@ class LikelihoodRound:
             return False
         return True
 
-    def _rest(self, slack: Slack) -> None:
-        """Note that a loss that is not convex has a stationary point here, but for `tol_se` standard errors."""
+    def _stop_if_stationary(self, slack: Slack) -> None:
+        """End the fit of a loss that is not convex if the point is stationary but for `tol_se` standard errors."""
         state = self.state
         if slack.length <= self.tol_se * np.sqrt(state.dispersion):
             state.failure = STATIONARY
@@ -364,25 +374,27 @@ class LikelihoodRound:
         """Compute the step from a model's point, and set what the next total (a sum over all nodes) asks for."""
         state = self.state
         bend = model.hessian if slack is not None or state.fisher is None else state.fisher
-        step = self._slim(model, minimum(self.penalty, model, bend, 10.0 * state.noise))
+        step = self._slim(model, minimum(self.penalty, model, bend, 10.0 * state.noise, ENOUGH))
         state.model, state.step = model, step
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value):
             self._idle()
         else:
             state.idle = 0
-        inverse, reach = None, 0.0
+        inverse, radius = None, 0.0
         unit = float(np.sqrt(state.dispersion)) if np.isfinite(state.dispersion) else 1.0
         if slack is not None and self.block.convex and (self.block.quadratic or slack.length < NEAR * unit):
-            inverse, reach = self._inverse(slack), 2.0 * slack.length
+            inverse, radius = self._inverse(slack), 2.0 * slack.length
         trials = not (slack is not None and state.concordance * slack.length < 0.5)
         there = self.penalty.moved(model.point, step.change)
         if (there == model.point).all():  # nothing is left to move: the next total measures the same point
             state.step = None
-            state.query = Query(model.point, np.zeros_like(model.point), model.columns, inverse=inverse, reach=reach)
+            state.query = LikelihoodQuery(
+                model.point, np.zeros_like(model.point), model.columns, inverse=inverse, radius=radius
+            )
             return
         least = self.penalty.least if np.isfinite(self.penalty.least) else self.penalty.value(there)
         cap = (model.value - least) * (1.0 + 1e-9) + 1e-300
-        state.query = Query(model.point, step.change, model.columns, cap, trials, inverse, reach)
+        state.query = LikelihoodQuery(model.point, step.change, model.columns, cap, trials, inverse, radius)
 
     def _slim(self, model: NewtonModel, step: NewtonStep) -> NewtonStep:
         """Return the step to a point of equal loss and no larger penalty, at which the Hessian is not flat.

@@ -20,6 +20,8 @@ FAREST = 30.0  # [linear predictor] of a start where the mean of all targets is 
 class RowLikelihood(Likelihood):
     """Sum over a node's rows of weight times the loss of a family at x.w + b; coefficients are (w, b)."""
 
+    has_leverages = True
+
     family: Family
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,)
@@ -116,6 +118,53 @@ class RowLikelihood(Likelihood):
         squares = self._weighed((self.y - mu) ** 2 / self.family.variance(mu))
         return np.array([squares.sum(), np.count_nonzero(self.weight)])
 
+    def leverages(self, point: Vector, inverse: Matrix) -> Vector:
+        """Return the diagonal of the hat matrix, v_i x_i'H^-1 x_i, v_i the weight times observed curvature, shape (m,).
+
+        `inverse`, shape (d, d), is a C' with C C' = H^-1. These are the leverages of statsmodels'
+        `GLMResults.get_hat_matrix_diag` and, for squares, of its OLS and WLS; R's `hatvalues` has the expected
+        curvatures instead, which differ if the link is not canonical.
+        """
+        curvatures = self.family.curvatures(self.y, self.predictors(point[None])[0])
+        out: Vector = self.weight * np.where(self.weight > 0, curvatures, 0.0) * self.lengths(inverse) ** 2
+        return out
+
+    def moments(self, point: Vector) -> dict[str, Vector]:
+        """Return {"targets": (sum of w y, of w y^2), "pearson": (X^2, number of rows where it is not finite)}."""
+        family, used = self.family, self.weight > 0
+        y, weight = self.y[used], self.weight[used]
+        mu = family.mean(self.predictors(point[None])[0][used])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            squares = (y - mu) ** 2 / family.variance(mu)
+        return {"targets": np.array([weight @ y, weight @ y**2]), "pearson": _finite_sum(weight * squares)}
+
+    @property
+    def has_two_hessians(self) -> bool:
+        """Return whether the expected Hessian differs from the observed one: the link is not canonical."""
+        return not self.family.canonical
+
+    def log_likelihood(self, point: Vector, dispersion: float) -> Vector:
+        """Return (sum of the rows' log-likelihoods that are finite, number of the others), shape (2,).
+
+        Constants are included; `dispersion` is phi. Rows of weight 0 do not count.
+        """
+        z, used = self.predictors(point[None])[0], self.weight > 0
+        return _finite_sum(self.family.log_likelihoods(self.y[used], z[used], self.weight[used], dispersion))
+
+    def shape_derivatives(self, point: Vector) -> list[Vector]:
+        """Return what each row adds to P_t, P_tt and the slope of P_t in its linear predictor, each of shape (m,)."""
+        each = self.family.shape_derivatives(self.y, self.predictors(point[None])[0])
+        return [np.where(self.weight > 0, self.weight * one, 0.0) for one in each]
+
+    def shape_sums(self, point: Vector, scale: Vector) -> Vector:
+        """Return sums of P_t, P_tt and, divided by `scale`, P_wt of minus the log-likelihood P, shape (2 + d,).
+
+        t is the logarithm of the family's shape and w are the coefficients; what is not finite is 0.
+        """
+        first, second, cross = self.shape_derivatives(point)
+        fields = np.concatenate([[first.sum(), second.sum()], np.append(self.X.T @ cross, cross.sum()) / scale])
+        return np.where(np.isfinite(fields), fields, 0.0)
+
     def beginnings(self, point: Vector) -> Vector:
         """Return the sums of weights, of weighted targets, and of weighted means at a point, shape (3,).
 
@@ -137,6 +186,12 @@ class RowLikelihood(Likelihood):
             aim, now = self.family.predictor(np.array([mean, there]))
         out[-1] = np.clip(np.nan_to_num(aim, nan=0.0) - (now if np.isfinite(now) else 0.0), -FAREST, FAREST)
         return out
+
+
+def _finite_sum(values: Vector) -> Vector:
+    """Return [sum of the finite values, number of the others], because totals are of finite numbers."""
+    finite = np.isfinite(values)
+    return np.array([values[finite].sum(), float((~finite).sum())])
 
 
 def gram(X: SampleMatrix, h: Vector) -> Matrix:

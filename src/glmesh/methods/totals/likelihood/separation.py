@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from glmesh.methods.totals.bounds import PROVEN
-from glmesh.methods.totals.likelihood.cone_sums import DIRECTION_ERROR, Frame, Question, Search
+from glmesh.methods.totals.likelihood.cone_sums import DIRECTION_ERROR, ConeFrame, ConeQuery, Search
 from glmesh.methods.totals.likelihood.same_bits import combined, product, reduced, spectrum
 from glmesh.methods.totals.model import from_triangle
 from glmesh.types import Flags, Indices, Matrix, Vector
@@ -81,7 +81,7 @@ class Separation:
     exact: bool = False
     rounds: int = 0  # totals that have been learned from
     looks: int = 0  # Hessians that showed flat directions
-    frame: Frame | None = None
+    frame: ConeFrame | None = None
     search: Search | None = None
 
     @property
@@ -100,7 +100,7 @@ class Separation:
         """
         return replace(self, verdict="exists") if self.verdict == "undecided" and x <= PROVEN else self
 
-    def query(self, point: Vector, hessian: Matrix) -> Question | None:
+    def query(self, point: Vector, hessian: Matrix) -> ConeQuery | None:
         """Return what the next total is to bring, None: nothing, because it is too early or all is decided.
 
         `point`, shape (d,), is Newton's latest, and `hessian`, shape (d, d), that of the loss without a penalty there
@@ -111,14 +111,14 @@ class Separation:
         search = self.search
         if search is None and self.frame is not None and self.rounds % EVERY == 0:
             search = self._look(self.frame, point, hessian)
-        asked = Question(self.scale, np.where(self.free, point, 0.0), self.frame is None, self.frame, search)
+        question = ConeQuery(self.scale, np.where(self.free, point, 0.0), self.frame is None, self.frame, search)
         if search is None or search.flat is not None or self.frame is None:
-            return asked
+            return question
         basis = product(search.space, self.frame.axes)
         direction = combined(search.at, basis)
-        return replace(asked, direction=direction, rounded=_rounded(basis, direction, self.scale))
+        return replace(question, direction=direction, rounded=_rounded(basis, direction, self.scale))
 
-    def _look(self, frame: Frame, point: Vector, hessian: Matrix) -> Search | None:
+    def _look(self, frame: ConeFrame, point: Vector, hessian: Matrix) -> Search | None:
         """Return a search along the directions in which the Hessian at a point is flat, None if there are none."""
         k = len(frame.axes)
         flat = _flat(product(frame.axes, hessian, frame.axes.T))
@@ -127,7 +127,7 @@ class Separation:
         at = combined(np.where(self.free, point, 0.0), frame.back.T)
         return Search(STILL[self.looks % len(STILL)], flat, np.eye(k), np.zeros(k), at, np.zeros(k))
 
-    def learn(self, question: Question | None, sums: Mapping[str, Vector]) -> Separation:
+    def learn(self, question: ConeQuery | None, sums: Mapping[str, Vector]) -> Separation:
         """Return what is known after a total that answered the question, None: that was asked nothing."""
         if question is None:
             return replace(self, rounds=self.rounds + 1)
@@ -136,7 +136,7 @@ class Separation:
         if found is not None:
             return found
         if question.gram:
-            known = replace(known, frame=Frame.of(from_triangle(sums["cone_gram"], len(self.scale)), self.free))
+            known = replace(known, frame=ConeFrame.of(from_triangle(sums["cone_gram"], len(self.scale)), self.free))
         search = question.search
         if search is None:
             return known

@@ -16,8 +16,6 @@ import numpy as np
 
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import UnsuitablePair
-from glmesh.functions.family import Family
-from glmesh.methods.totals.likelihood.rows import RowLikelihood
 from glmesh.methods.totals.likelihood.state import LikelihoodState
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
@@ -36,7 +34,7 @@ NO_SHAPE = "no shape"  # failure: the shape grows without bound
 
 def is_unknown(block: Rows) -> bool:
     """Return whether the loss of a block's rows has a shape that is to be estimated."""
-    return isinstance(block.loss, Family) and block.loss.has_unknown_shape
+    return block.loss.has_unknown_shape
 
 
 def first_shape(block: Rows) -> float:
@@ -54,11 +52,12 @@ def first_shape(block: Rows) -> float:
 
 def shaped(block: Rows, state: LikelihoodState) -> Rows:
     """Return the block with the state's shape in its loss; the block itself if no shape is to be estimated."""
-    if not isinstance(block.loss, Family) or not block.loss.has_unknown_shape:
+    family = block.loss.as_family
+    if family is None or not family.has_unknown_shape:
         return block
     kept = block.with_shape
     if kept is None or kept[0] != state.shape or kept[1] is not block.penalty:
-        own = replace(block, loss=block.loss.with_shape(state.shape), with_shape=None)
+        own = replace(block, loss=family.with_shape(state.shape), with_shape=None)
         block.with_shape = kept = state.shape, block.penalty, own
     return kept[2]
 
@@ -72,7 +71,9 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
     if model is None or not (state.finished or (step is not None and step.decrement < FITTED**2)):
         return
     at = np.append(state.w, state.intercept)
-    fields = np.stack([_fields(one, at, penalty.scale) for one in block.likelihoods])
+    if block.discretion is not None:
+        block.discretion.check_shape(np.concatenate([one.shape_derivatives(at)[1] for one in block.likelihoods]))
+    fields = np.stack([one.shape_sums(at, penalty.scale) for one in block.likelihoods])
     sums = (yield Total({"shape": fields}, at=np.append(at, state.shape)))["shape"]
     slope, bend, cross = sums[0], sums[1], sums[2:][model.columns]
     back = np.linalg.solve(model.hessian, np.column_stack([model.gradient[model.columns], cross]))
@@ -84,11 +85,11 @@ def shape_step(block: Rows, state: LikelihoodState, penalty: ScaledPenalty) -> G
         there[model.columns] -= back[:, 0] + back[:, 1] * dt
     _go(state, penalty, there, float(np.exp(np.log(state.shape) + dt)))
     if own > 0 and abs(dt) * np.sqrt(own) <= LAST_STEP:
-        state.shape_error = state.shape / float(np.sqrt(own))
+        state.end_shape(state.shape / float(np.sqrt(own)))
     elif state.shape > LARGEST:
-        state.failure = NO_SHAPE
+        state.fail(NO_SHAPE)
     elif state.shape_steps >= MOST_STEPS:
-        state.failure = "rounding"
+        state.fail("rounding")
 
 
 def _go(state: LikelihoodState, penalty: ScaledPenalty, there: Vector, shape: float) -> None:
@@ -97,14 +98,3 @@ def _go(state: LikelihoodState, penalty: ScaledPenalty, there: Vector, shape: fl
     kept = {name: getattr(state, name) for name in ("scale", "sums", "separation", "visited")}
     fresh = LikelihoodState(w, intercept, state.visited, cold=False, dispersion=state.dispersion)
     vars(state).update(vars(fresh) | kept | {"shape": shape, "shape_steps": state.shape_steps + 1})
-
-
-def _fields(likelihood: object, at: Vector, scale: Vector) -> Vector:
-    """Return a node's sums of P_t, P_tt and, scaled, P_wt, shape (2 + d,)."""
-    assert isinstance(likelihood, RowLikelihood)
-    z = likelihood.predictors(at[None])[0]
-    each = likelihood.family.shape_derivatives(likelihood.y, z)
-    used = likelihood.weight > 0
-    first, second, cross = (np.where(used, likelihood.weight * one, 0.0) for one in each)
-    fields = np.concatenate([[first.sum(), second.sum()], np.append(likelihood.X.T @ cross, cross.sum()) / scale])
-    return np.where(np.isfinite(fields), fields, 0.0)

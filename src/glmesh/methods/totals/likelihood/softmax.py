@@ -6,7 +6,7 @@ all classes in a column, or in the intercept: `outputs` says what holds them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,9 @@ class SoftmaxLikelihood(Likelihood):
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,) class numbers
     weight: Vector  # (m,)
+    kept: list[tuple[Vector, Matrix, Matrix]] = field(
+        default_factory=list, repr=False
+    )  # what `_certainties` found last
 
     @property
     def d(self) -> int:
@@ -60,8 +63,9 @@ class SoftmaxLikelihood(Likelihood):
         for rows in self._chunks(columns.shape[1]):
             with np.errstate(over="ignore", invalid="ignore"):  # of points that are far away
                 z = self._times(rows, columns)
-            for k in range(len(points)):
-                out[k] += self._weighed(self.loss.losses(self.y[rows], z[:, k * C : (k + 1) * C]), rows).sum()
+            losses = self.loss.losses(np.repeat(self.y[rows], len(points)), z.reshape(-1, C)).reshape(len(z), -1)
+            for k, each in enumerate(losses.T):
+                out[k] += self._weighed(each, rows).sum()
         return out
 
     def _weighed(self, values: Vector, rows: slice = slice(None)) -> Vector:
@@ -71,7 +75,13 @@ class SoftmaxLikelihood(Likelihood):
 
     def _slopes(self, point: Vector) -> Matrix:
         """Return the derivatives of each row's weighted loss by its C predictors at a point, shape (m, C)."""
-        return self.weight[:, None] * self.loss.slopes(self.y, self.predictors(point))
+        return self.weight[:, None] * self.loss.slopes_at(self.y, *self._certainties(point))
+
+    def _certainties(self, point: Vector) -> tuple[Matrix, Matrix]:
+        """Return the probabilities P of all classes and 1 - P at a point, each of shape (m, C); the last are kept."""
+        if not self.kept or not np.array_equal(self.kept[0][0], point):
+            self.kept[:] = [(point.copy(), *self.loss.probabilities(self.predictors(point)))]
+        return self.kept[0][1:]
 
     def derivatives(self, point: Vector) -> Derivatives:
         """Return gradient and Hessian of the sum of the losses at a point, shape (d,)."""
@@ -85,32 +95,34 @@ class SoftmaxLikelihood(Likelihood):
         Block (a, b) is the sum of -weight P_a P_b (x, 1)(x, 1)' for a != b, and of weight P_a (1 - P_a) (x, 1)(x, 1)'
         on the diagonal. Every block is a sum of terms of one sign, so nothing cancels where a class is almost certain.
         """
-        P, rest = self.loss.probabilities(self.predictors(point))
-        return self._sparse_hessian(P, rest) if sp.issparse(self.X) else self._dense_hessian(P, rest)
+        P, opposite = self._certainties(point)
+        return self._sparse_hessian(P, opposite) if sp.issparse(self.X) else self._dense_hessian(P, opposite)
 
-    def _dense_hessian(self, P: Matrix, rest: Matrix) -> Matrix:
+    def _dense_hessian(self, P: Matrix, opposite: Matrix) -> Matrix:
         """Return the Hessian, shape (d, d), from the probabilities P and 1 - P, shape (m, C), for dense rows."""
         C, n = self.loss.n_classes, self._width
-        out, diagonal = np.zeros((self.d, self.d)), np.zeros((C, n, n))
-        roots, own = np.sqrt(self.weight)[:, None] * P, np.sqrt(self.weight[:, None] * P * rest)
+        out, diagonal = np.empty((0, 0)), np.zeros((C, n, n))
+        roots, own = np.sqrt(self.weight)[:, None] * P, np.sqrt(self.weight[:, None] * P * opposite)
         for rows in self._chunks(self.d):
             X = np.column_stack([self.X[rows], np.ones(len(P[rows]))])
             all_classes = (roots[rows, :, None] * X[:, None, :]).reshape(len(X), self.d)
-            out -= all_classes.T @ all_classes
+            product = all_classes.T @ all_classes
+            out = product if not out.size else np.add(out, product, out=out)
             for a in range(C):
                 one = own[rows, a, None] * X
                 diagonal[a] += one.T @ one
+        out = np.negative(out, out=out) if out.size else np.zeros((self.d, self.d))
         for a in range(C):
             out[a * n : (a + 1) * n, a * n : (a + 1) * n] = diagonal[a]
         return out
 
-    def _sparse_hessian(self, P: Matrix, rest: Matrix) -> Matrix:
+    def _sparse_hessian(self, P: Matrix, opposite: Matrix) -> Matrix:
         """Return the Hessian, shape (d, d), from the probabilities P and 1 - P, shape (m, C), for sparse rows."""
         C, n = self.loss.n_classes, self._width
         out = np.empty((C, n, C, n))
         for a in range(C):
             for b in range(a, C):
-                bends = self.weight * P[:, a] * (rest[:, a] if a == b else P[:, b])
+                bends = self.weight * P[:, a] * (opposite[:, a] if a == b else P[:, b])
                 block = gram(self.X, bends)
                 out[a, :, b] = out[b, :, a] = block if a == b else -block
         return out.reshape(self.d, self.d)
@@ -120,9 +132,9 @@ class SoftmaxLikelihood(Likelihood):
 
         They are weight P_a (1 - P_a) for each class, and weight P_a P_b for each pair of classes.
         """
-        P, rest = self.loss.probabilities(self.predictors(point))
+        P, opposite = self._certainties(point)
         a, b = np.triu_indices(self.loss.n_classes, 1)
-        return np.asarray((self.weight[:, None] * np.hstack([P * rest, P[:, a] * P[:, b]])).T)
+        return np.asarray((self.weight[:, None] * np.hstack([P * opposite, P[:, a] * P[:, b]])).T)
 
     def scores(self, point: Vector) -> Matrix:
         """Return each row's gradient of its weighted loss at a point, shape (m, d)."""
@@ -139,19 +151,32 @@ class SoftmaxLikelihood(Likelihood):
         t_b).(L^T p) <= |t_a - t_b|, for all P: at every distance of the point. R_i is the sum of the two largest
         |t_c - mean of all t|, which is at least every |t_a - t_b|, and at most 2 (C - 1)/C times the largest of them,
         because t_a less the mean of the others is C/(C - 1) times t_a less the mean of all. |t_c - mean| is the length
-        of a triangular matrix of p + 1 rows times (x, 1): a row costs C (p + 1)^2 products, its Hessian more.
+        of a triangular matrix of p + 1 rows, which `reduced` makes, times (x, 1): a row costs C (p + 1)^2 products, its
+        Hessian more.
         """
-        C, n = self.loss.n_classes, self._width
-        factors = inverse.reshape(len(inverse), C, n)
-        centred = factors - factors.mean(axis=1, keepdims=True)
-        columns = [np.asarray(np.linalg.qr(centred[:, c], mode="r")).T for c in range(C)]
+        C = self.loss.n_classes
+        columns = inverse if len(inverse) == self._width else self.reduced(inverse)
         squares = np.empty((len(self.y), C))
-        for rows in self._chunks(n):
-            for c in range(C):
-                moved = self._times(rows, columns[c])
-                squares[rows, c] = np.einsum("ij,ij->i", moved, moved)
+        for rows in self._chunks(columns.shape[1]):
+            moved = self._times(rows, columns)
+            moved *= moved
+            squares[rows] = moved.reshape(len(moved), C, -1).sum(axis=2)
         largest = np.sqrt(np.partition(squares, C - 2, axis=1)[:, C - 2 :]).sum(axis=1)
         return np.where(self.weight > 0, largest, 0.0)
+
+    def reduced(self, inverse: Matrix) -> Matrix:
+        """Return the triangular matrices whose product with (x, 1) is as long as t_c - mean, beside each other.
+
+        The shape is (p + 1, C (p + 1)); `concordances` explains them.
+        """
+        C, n = self.loss.n_classes, self._width
+        factors = inverse[inverse.any(axis=1)].reshape(-1, C, n)
+        centred = factors - factors.mean(axis=1, keepdims=True)
+        out = np.zeros((n, C, n))
+        for c in range(C):
+            found = np.asarray(np.linalg.qr(centred[:, c], mode="r"))
+            out[:, c, : len(found)] = found.T
+        return out.reshape(n, C * n)
 
     def noise(self, point: Vector, scale: Vector) -> float:
         """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,).
@@ -161,20 +186,23 @@ class SoftmaxLikelihood(Likelihood):
         probability P by at most 2 P (1 - P) times the largest of them.
         """
         C = self.loss.n_classes
-        z = self.predictors(point)
-        P, rest = self.loss.probabilities(z)
+        P, opposite = self._certainties(point)
         sizes = (scale * point).reshape(C, -1)
         divisors = scale.reshape(C, -1).min(axis=0) ** -2.0
         squares = self.X.power(2) if sp.issparse(self.X) else np.asarray(self.X) ** 2
         norms = np.sqrt(np.asarray(squares @ divisors[:-1]) + divisors[-1])
         errors = np.sqrt(self._width) * np.sqrt((sizes**2).sum(axis=1).max()) * norms
-        moved = 2.0 * self.weight[:, None] * P * rest * errors[:, None]
-        slopes = self.weight[:, None] * self.loss.slopes(self.y, z)
+        moved = 2.0 * self.weight[:, None] * P * opposite * errors[:, None]
+        slopes = self._slopes(point)
         return float(EPSILON * np.sqrt((slopes**2 + moved**2).sum(axis=0).max()))
 
     def beginnings(self, point: Vector) -> Vector:
         """Return the sum of the weights of each class, shape (C,)."""
         return np.asarray(np.bincount(self.y.astype(np.int64), self.weight, minlength=self.loss.n_classes), np.float64)
+
+    def has_null(self, sums: Vector) -> bool:
+        """Return whether all classes have rows, so that no intercept goes on for ever where nothing else is free."""
+        return bool((sums > 0).all())
 
     def begin(self, point: Vector, sums: Vector) -> Vector:
         """Return `point` with the intercepts of the null model, log(weight of the class / weight of the first)."""

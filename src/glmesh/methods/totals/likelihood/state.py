@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
-from glmesh.methods.totals.likelihood.facts import FitFacts
 from glmesh.methods.totals.likelihood.separation import Separation
+from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.model import NewtonModel, NewtonStep
 from glmesh.types import Indices, Matrix, Vector
 
 
 @dataclass(frozen=True)
-class Query:
+class LikelihoodQuery:
     """What the next total, a sum over all nodes, asks of every node: sums over its rows at point + step."""
 
     point: Vector  # (d,) scaled coefficients
@@ -24,7 +24,7 @@ class Query:
     cap: float = 1e300  # a node's loss above it is sent as twice the cap
     trials: bool = False  # whether the losses after shorter steps are asked for
     inverse: Matrix | None = None  # (d, d) L^-1, LL^T the Hessian at `point`, for the certificate; None: not asked for
-    reach: float = 0.0  # distance from `point`, in the norm of that Hessian, within which the certificate must hold
+    radius: float = 0.0  # distance from `point`, in the norm of that Hessian, within which the certificate must hold
 
 
 @dataclass
@@ -46,7 +46,7 @@ class LikelihoodState:
     origin: Shared[Vector | None] = None  # (d,) the null model beside which it began
     halvings: Shared[int] = 0  # of `drawn`, because the start was outside of the link's domain
     null: Shared[float] = np.nan  # objective at the null model; NaN: the fit began elsewhere
-    query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
+    query: Shared[LikelihoodQuery | None] = None  # what the coming total asks for; None: begin at w
     model: Shared[NewtonModel | None] = None  # what is known at the query's point; None: nothing yet
     step: Shared[NewtonStep | None] = None  # the step of the query, of length one; None: none
     aliased: Shared[Indices | None] = None  # coordinates that depend on others; None: not known yet
@@ -61,8 +61,42 @@ class LikelihoodState:
     withheld: Shared[bool] = False  # whether a real site does not answer the search of the coming total's question
     kept_back: Shared[bool] = False  # whether that has happened
     proof: Shared[Vector | None] = None  # (2,) Newton's decrement and R at w; None: nothing is proven there
-    facts: Shared[FitFacts | None] = None  # what the totals at the end say; None: the fit has not ended, or a penalty
+    # what the totals at the end say; None: the fit has not ended, or has a penalty
+    statistics: Shared[FitStatistics | None] = None
     shape: Shared[float] = np.nan  # of the family, see `shape`; NaN: none is to be estimated
     shape_steps: Shared[int] = 0  # steps of the shape so far
     shape_error: Shared[float] = np.nan  # standard error of the shape; NaN: it has not come to rest, or is known
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding
+
+    def rescale(self, scale: Vector) -> None:
+        """Set the powers of two that columns are divided by, shape (d,)."""
+        self.scale = scale
+
+    def visit(self, visited: Vector) -> None:
+        """Keep how many nonzeros each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
+    def ask(self, query: LikelihoodQuery, model: NewtonModel | None, step: NewtonStep | None) -> None:
+        """Set what the coming total asks for, what is known at its point, and its step."""
+        self.query, self.model, self.step = query, model, step
+
+    def look_ahead(self, bound: float, *, withheld: bool, far: bool) -> None:
+        """Keep what goes before the coming total: R of all rows, whether a site withholds its answer, or is far."""
+        self.bound, self.withheld, self.far = bound, withheld, far
+        self.kept_back |= withheld
+
+    def close(self, statistics: FitStatistics) -> None:
+        """Keep what the totals at the end say, with the standard error of the shape."""
+        self.statistics = replace(statistics, shape_error=self.shape_error)
+
+    def go_on(self) -> None:
+        """Say that the fit has not found out all, because the shape is still being searched."""
+        self.finished = False
+
+    def end_shape(self, error: float) -> None:
+        """Say that the shape has come to rest, with the standard `error` of its estimate."""
+        self.shape_error = error
+
+    def fail(self, why: str) -> None:
+        """Say why no more rounds are worth it."""
+        self.failure = why

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,10 +29,17 @@ class Likelihood(ABC):
     intercept has one all the same, which the method holds at 0.
     """
 
+    has_leverages: ClassVar[bool] = False  # whether each row has one curvature, and so a leverage
+
     @property
     @abstractmethod
     def d(self) -> int:
         """Return the number of coefficients, intercepts included."""
+
+    @property
+    def rows_at_risk(self) -> int:
+        """Return how many rows are compared with others, where a model compares rows; here 0."""
+        return 0
 
     @abstractmethod
     def values(self, points: Matrix) -> Vector:
@@ -62,6 +70,13 @@ class Likelihood(ABC):
         certificate of `statistics` takes the largest over all rows of all nodes.
         """
 
+    def reduced(self, inverse: Matrix) -> Matrix:
+        """Return what `concordances` makes of L^-1 whatever the rows are, so that nodes need not all make it.
+
+        `concordances` takes that in the place of L^-1. Here it is L^-1 itself.
+        """
+        return inverse
+
     @abstractmethod
     def noise(self, point: Vector, scale: Vector) -> float:
         """Return by how much rounding may move an entry of the gradient at a point, divided by `scale`, shape (d,)."""
@@ -73,12 +88,53 @@ class Likelihood(ABC):
         """
         return np.zeros(2)
 
+    def leverages(self, point: Vector, inverse: Matrix) -> Vector:
+        """Return the diagonal of the hat matrix, shape (m,), where `has_leverages`; here zeros, as there is none.
+
+        `inverse`, shape (d, d), is a C' with C C' = H^-1.
+        """
+        return np.zeros(len(self.scores(point)))
+
+    def moments(self, point: Vector) -> dict[str, Vector]:
+        """Return sums by name that only families have: of targets and of Pearson's X2; here there are none."""
+        return {}
+
+    @property
+    def has_two_hessians(self) -> bool:
+        """Return whether the expected Hessian differs from the observed one and is to be summed; here it is not."""
+        return False
+
+    def log_likelihood(self, point: Vector, dispersion: float) -> Vector:
+        """Return (sum of the rows' log-likelihoods that are finite, number of the others), shape (2,); here zeros.
+
+        Constants are included; `dispersion` is phi.
+        """
+        return np.zeros(2)
+
+    def shape_derivatives(self, point: Vector) -> list[Vector]:
+        """Return what each row adds to P_t, P_tt and the slope of P_t in its linear predictor; here nothing is added.
+
+        t is the logarithm of the family's shape.
+        """
+        return [point[:0]] * 3
+
+    def shape_sums(self, point: Vector, scale: Vector) -> Vector:
+        """Return sums of P_t, P_tt and, divided by `scale`, P_wt of minus the log-likelihood P, shape (2 + d,).
+
+        Here they are zeros; t is the logarithm of the family's shape and w are the coefficients.
+        """
+        return np.zeros(2 + self.d)
+
     def beginnings(self, point: Vector) -> Vector:
         """Return numbers whose sums over all nodes tell `begin` where to start, shape (n,); here there are none.
 
         `point` has the coefficients that are held, and zeros elsewhere.
         """
         return point[:0]
+
+    def has_null(self, sums: Vector) -> bool:
+        """Return whether `sums`, those of `beginnings`, prove that the null model has a maximum; here they do not."""
+        return False
 
     def begin(self, point: Vector, sums: Vector) -> Vector:
         """Return the null model, shape (d,), at which a fit starts, from the sums of `beginnings`; here `point`."""

@@ -89,7 +89,7 @@ class FittedModel:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FitFacts:
+class FitStatistics:
     """A fitted model of k free coefficients, and the sums over all rows of all nodes at its coefficients.
 
     Matrices and the gradient are those of the k free coefficients, in their order, and of dispersion 1.
@@ -127,7 +127,8 @@ class FitFacts:
     shape_error : float, default NaN
         Standard error of the family's shape (theta of the negative binomial), where it was estimated; NaN: it was not.
     between : float, default NaN
-        Sum over the sites of g_k' I_k^-1 g_k, g_k the gradient and I_k the expected Hessian of site k's rows.
+        Sum over the sites of g_k' I_k^-1 g_k, g_k the gradient and I_k the expected Hessian of site k's rows; NaN: a
+        site's rules held it back.
     between_rank : int, default 0
         Sum over the sites of the ranks of I_k.
     """
@@ -162,7 +163,7 @@ class FitFacts:
 
     @classmethod
     def of_first(cls, fitted: FittedModel, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
-        """Return the facts that the first total at the final point tells, from the sums of its fields.
+        """Return the statistics that the first total at the final point tells, from the sums of its fields.
 
         `scale`, shape (d,), are the powers of two that columns were divided by; None: 1.
         """
@@ -180,12 +181,11 @@ class FitFacts:
             targets=np.array(sums["targets"], dtype=np.float64) if "targets" in sums else np.zeros(2),
             pearson=_known(sums, "pearson"),
             clusters=round(float(sums["clusters"][0])) if "clusters" in sums else 0,
-            between=float(sums["between"][0]),
-            between_rank=round(float(sums["between"][1])),
+            **_between(sums),
         )
 
     def with_second(self, sums: Mapping[str, Vector], scale: Vector | None = None) -> Self:
-        """Return the facts with what the second total at the final point adds, from the sums of its fields.
+        """Return the statistics with what the second total at the final point adds, from the sums of its fields.
 
         `scale` is that of `of_first`.
         """
@@ -195,6 +195,7 @@ class FitFacts:
             full=round(float(sums["full"][0])) if "full" in sums else 0,
             null_loss=float(sums["null_loss"][0]) if "null_loss" in sums else np.nan,
             family_log_likelihood=_known(sums, "log_likelihood"),
+            **_between(sums),
         )
 
     # --- what it says
@@ -311,13 +312,13 @@ class FitFacts:
         return float(((1.0 - x) * np.log1p(-x) + x) * (decrement / x) ** 2)
 
     def named(self, names: Sequence[str]) -> Self:
-        """Return the facts with the names of the data's columns, the offset among them, for a row's only predictor."""
+        """Return the statistics with the names of the data's columns, offset included, for one predictor per row."""
         return replace(self, fitted=replace(self.fitted, names=(*names, INTERCEPT)))
 
     # --- as plain data
 
     def to_dict(self) -> Tree:
-        """Return the facts as plain data that a file can hold: texts, numbers, arrays, and lists and dicts of them."""
+        """Return the statistics as plain data for a file: texts, numbers, arrays, and lists and dicts of them."""
         fitted, family = self.fitted, self.fitted.family
         own = {name: value for name, value in vars(self).items() if name != "fitted"}
         said = {name: value for name, value in vars(fitted).items() if name != "family"}
@@ -327,7 +328,7 @@ class FitFacts:
 
     @classmethod
     def of_dict(cls, tree: Tree) -> Self:
-        """Rebuild the facts that `to_dict` flattened; a ValueError, KeyError or TypeError says that it did not."""
+        """Rebuild the statistics that `to_dict` flattened; a ValueError, KeyError or TypeError says that it did not."""
         said: dict[str, Any] = dict(tree["fitted"])
         if said["family"] is not None:
             options = dict(said["family"])
@@ -336,12 +337,19 @@ class FitFacts:
         return cls(**{**tree, "fitted": FittedModel(**said)})
 
 
+def _between(sums: Mapping[str, Vector]) -> dict[str, Any]:
+    """Return what sums of a field "between" say, as fields of FitStatistics; {} if there is none."""
+    if "between" not in sums:
+        return {}
+    return {"between": float(sums["between"][0]), "between_rank": round(float(sums["between"][1]))}
+
+
 def term_names(columns: Sequence[str], classes: Iterable[object]) -> tuple[str, ...]:
     """Return the names of all coefficients: those of the columns, then "Intercept"; for each class, if there are any.
 
     Examples
     --------
-    >>> from glmesh.methods.totals.likelihood.facts import term_names
+    >>> from glmesh.methods.totals.likelihood.statistics import term_names
     >>> term_names(["age"], ["ill", "well"])
     ('ill: age', 'ill: Intercept', 'well: age', 'well: Intercept')
     """

@@ -1,0 +1,85 @@
+"""Columns of `train`'s file that are no features: time and event of a Cox model, its strata, and clusters of rows."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.contract import DataTable
+from glmesh.contract.contract import doubled
+from glmesh.contract.events import with_events
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.formulas import Formula, Frame
+from glmesh.formulas.frames import plain
+from glmesh.types import Indices
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Names of the columns beside features; empty where the user named none."""
+
+    time: str = ""  # of the event or of censoring
+    event: str = ""  # 1 where it happened, else 0
+    strata: str = ""
+    cluster: str = ""
+
+    @staticmethod
+    def of(options: Namespace, formula: Formula | None) -> Beside:
+        """Return the columns that the options or Surv(time, event) name; raise InvalidInput for two that exclude."""
+        time, event = options.time or "", options.event or ""
+        if formula is not None and formula.survival:
+            if (time, event) not in (("", ""), formula.survival):
+                raise InvalidInput(f"--time and --event, and {formula.response} in the formula: leave the options out")
+            time, event = formula.survival
+        made = Beside(time, event, options.strata or "", options.cluster or "")
+        if time and options.target not in (None, time):
+            raise InvalidInput(f"--target {options.target} and --time {time} exclude each other; leave --target out")
+        if twice := doubled([one for one in (time, event, *{made.strata, made.cluster}) if one]):
+            raise InvalidInput(f"time, event and strata or cluster are columns of their own, and {twice[0]!r} is two")
+        used = () if formula is None else formula.variables
+        if made.strata and made.strata in used:
+            raise InvalidInput(f"--strata {made.strata} is a column of the formula, too; leave one of both out")
+        return made
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns among the features of a table; the time is its target."""
+        return tuple(one for one in (self.event, self.strata, self.cluster) if one)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the names of the columns that may hold text."""
+        return tuple(one for one in (self.strata, self.cluster) if one)
+
+    @property
+    def options(self) -> list[str]:
+        """Return the options that name columns, for messages."""
+        both = (("--event", self.event), ("--strata", self.strata), ("--cluster", self.cluster))
+        return [option for option, name in both if name]
+
+    def without(self, table: DataTable) -> DataTable:
+        """Return the table with its features alone; times are negative where the event did not happen."""
+        if not self.names:
+            return table
+        Frame.of_table(table).require(self.names)
+        if self.event:
+            table = with_events(table, self.event)
+        kept = [k for k, name in enumerate(table.columns) if name not in self.labels]
+        return table.take(np.array(kept, dtype=np.int64), tuple(table.columns[k] for k in kept))
+
+    def numbers(self, table: DataTable) -> tuple[Indices | None, Indices | None]:
+        """Return the numbers from 0 of the strata and of the clusters of each row, each (m,); None: not named."""
+        frame = Frame.of_table(table)
+        frame.require(self.names)
+        found = [_numbers(frame, name) if name else None for name in (self.strata, self.cluster)]
+        return found[0], found[1]
+
+
+def _numbers(frame: Frame, name: str) -> Indices:
+    """Return a number from 0 for the value of each row of a column, in the order of the values as texts, (m,)."""
+    values = frame.values(name)
+    if None in values:
+        raise InvalidData(f"{frame.where}, {frame.place(values.index(None))}: column {name!r} has a missing value")
+    return np.asarray(np.unique([plain(one or 0.0) for one in values], return_inverse=True)[1], dtype=np.int64)
