@@ -142,15 +142,63 @@ def test_a_site_that_stands_still_is_waited_for(tmp_path: Path) -> None:
 def test_a_late_site_takes_part_from_when_it_comes(tmp_path: Path) -> None:
     parts = rows(4)
     with sites(tmp_path, parts, problem=PROBLEM, late=[3]) as made:
-        made.start(3)
-        made.until(lambda: bool(made.events(3, "waiting")) or made.ended(3) or (made.folder / "n3.state").exists())
         made.start(0, 1, 2)
-        codes = made.wait()
-        assert set(codes) <= {0, 4}, made.output()
+        made.until(lambda: totals(made, 1) >= 1)
+        made.kill(1, signal.SIGSTOP)  # without it the others make no total and no view
+        early = totals(made, 1) <= 5 and not made.ended(1)
+        made.start(3)
+        made.until(lambda: (bool(made.history(3)) and made.history(3)[-1]["phase"] != "meeting") or made.ended(0))
+        made.kill(1, signal.SIGCONT)
+        codes = finish(made, 3)
+        assert codes == [0] * 4 or (not early and set(codes) == {4}), made.output()
         models = [made.model(k) for k in range(4)]
         for model in models:
             np.testing.assert_array_equal(model.coef, models[0].coef)
-            assert set(model.sites) >= {"n0", "n1", "n2"}
+            assert set(model.sites) == {f"n{k}" for k in range(3 + (codes[0] == 0))}
+        np.testing.assert_allclose(models[0].coef, expected(parts[: len(models[0].sites)]).coef, rtol=1e-3, atol=1e-4)
+
+
+def test_a_late_site_that_comes_after_the_end_says_for_whom_it_waits_and_is_given_the_model(tmp_path: Path) -> None:
+    parts = rows(4)
+    with sites(tmp_path, parts, problem=PROBLEM, late=[3]) as made:
+        made.start(0, 1, 2)
+        assert made.wait() == [4, 4, 4], made.output()  # the model is without the late site
+        made.start(3)
+        made.until(lambda: bool(made.events(3, "waiting" if SOAK else "unreachable")))
+        assert "they must be started again" in made.events(3, "late")[0]["why"]
+        for line in made.events(3, "waiting"):
+            assert all(f"n{k}" in line["for"] for k in range(3))
+        made.start(0, 1, 2)
+        assert made.wait() == [4] * 4, made.output()
+        for k in range(4):
+            np.testing.assert_array_equal(made.model(k).coef, expected(parts[:3]).coef)
+            assert made.model(k).without == ("n3",)
+
+
+def test_sites_that_have_the_model_stay_for_one_that_is_linked_and_does_not_know_it(tmp_path: Path) -> None:
+    parts = rows(4)
+    with sites(tmp_path, parts, problem=PROBLEM, late=[3]) as made:
+
+        def around() -> list[int]:
+            return [k for k in (0, 2) if any(event["peer"] == "n3" for event in made.events(k, "up"))]
+
+        def waits(k: int) -> bool:
+            entries = made.history(k)
+            return bool(entries and entries[-1].get("waiting") and entries[-1]["waiting"]["names"] == ["n3"])
+
+        made.start()
+        made.until(lambda: bool(around()))
+        made.kill(3, signal.SIGSTOP)
+        linked = around()
+        made.until(lambda: all(made.events(k, "certified") or made.ended(k) or waits(k) for k in range(3)))
+        made.kill(3, signal.SIGCONT)
+        assert set(made.wait([0, 1, 2])) <= {0, 4}, made.output()
+        stayed = [made.events(k, "end")[0]["time"] - made.events(k, "certified")[0]["time"] for k in linked]
+        # a site stays for ten seconds at most; one that leaves before has told its neighbour
+        codes = made.wait() if min(stayed) < 9.0 else finish(made, 3)
+        assert set(codes) <= {0, 4}, made.output()
+        for k in range(4):
+            np.testing.assert_array_equal(made.model(k).coef, made.model(0).coef)
 
 
 @pytest.mark.parametrize("gone", ["wait", "without"])

@@ -105,6 +105,23 @@ def test_a_member_that_returns_with_its_disk_goes_on_with_the_same_fit() -> None
     assert not world.waiting()
 
 
+def test_one_that_comes_when_all_but_one_neighbour_have_ended_is_told_by_it_what_the_others_have_voted() -> None:
+    world = World(0, without=False, n=4, hostile=False)
+    world.calm, world.late, world.least = True, frozenset([3]), 3
+    world.neighbours = ((1, 3), (0, 2), (1, 3), (0, 2))
+    for member in range(3):
+        world.start(member)
+    world.step(20.0)
+    model = world.up[0].machine.model
+    assert all(one.machine.is_final for one in world.up.values())
+    del world.up[1], world.up[2]
+    world.step(1.0)  # what they sent has come
+    world.start(3)
+    world.step(20.0)
+    assert world.up[3].machine.is_final
+    assert world.up[3].machine.model == model
+
+
 def test_starts_are_zero_at_first_then_the_same_for_the_same_set_and_drawn_for_another() -> None:
     assert start_of("s", [None, None], "drawn") == ""
     assert start_of("s", [Record("s", "abc"), None], "drawn") == "abc"

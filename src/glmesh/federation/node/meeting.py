@@ -43,7 +43,10 @@ from glmesh.formatting import rows_text
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
 _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
 _GRACE = 1.0  # [s] that links stay open after the last word, so that the others can read it
-
+_LATE = (
+    "nobody waits for this site, which is marked late: it takes part from when it comes; if the others have a final "
+    "model it takes that over, and if they have ended, they must be started again for it"
+)
 
 _VERSION = str(versions()["glmesh"])  # of this node
 _STARTED = {PREDICT: "predict", ROWS: "compare rows", DISTINCT: "compare rows"}  # what others do, by purpose
@@ -121,6 +124,8 @@ class Meeting:
         neighbourhood.links.start()
         remove_parts(site.state)
         neighbourhood.phase = "meeting"
+        if self._late:
+            self._log.info("late", extra={"why": _LATE})
         if error is not None:
             self._withdraw(error)
         if saved is not None:
@@ -259,6 +264,7 @@ class Meeting:
             if time.time() > since + within:
                 for node in missing:
                     why = f"it did not come within {within:g} s{neighbourhood.link_trouble(node)}"
+                    why += "; if it has ended, start it again" if self._late and node not in neighbourhood.ended else ""
                     gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
                 continue
             message = neighbourhood.next_message()

@@ -57,6 +57,7 @@ class Neighbourhood:
         )
         self.targets: TargetsComparison | None = None  # None: split by samples, or the table cannot be read
         self.ready: dict[int, int] = {}  # neighbour -> exchange that it was in when it sent READY
+        self.ended: set[int] = set()  # neighbours that said BYE, and whose link did not come up again since
         self.stop = threading.Event()  # set by SIGTERM and Ctrl-C
         self.phase = "starting"  # for people: a phase, or how the run ended
         self.began = time.time()  # [s] since 1970
@@ -66,6 +67,11 @@ class Neighbourhood:
     def name(self, node: int) -> str:
         """Return the name of the member with the number `node`."""
         return self.site.federation.members[node].name
+
+    @property
+    def linked(self) -> set[int]:
+        """Return the numbers of the neighbours whose link is up."""
+        return {peer for peer, link in self.links.links.items() if link.up}
 
     def compare_targets(self, table: DataTable) -> None:
         """From now on compare this site's targets and weights with those of each neighbour whose link comes up.
@@ -107,7 +113,9 @@ class Neighbourhood:
         The text is "" if the link is up, or if the node is no neighbour.
         """
         link = self.links.links.get(node)
-        return "" if link is None or link.up else f" ({link.why})"
+        if link is None or link.up:
+            return ""
+        return " (it has ended; start it again)" if node in self.ended else f" ({link.why})"
 
     def next_message(self) -> Message | None:
         """Return the next message of any neighbour, None if none comes within POLL seconds."""
@@ -123,6 +131,7 @@ class Neighbourhood:
         if kind is None:
             self.ready.pop(peer, None)
             if message.up:
+                self.ended.discard(peer)
                 self.gossip.greet(peer)
                 if self.targets is not None:
                     self.targets.greet(peer)
@@ -140,6 +149,7 @@ class Neighbourhood:
             elif kind is Kind.TARGETS and self.site.federation.problem.split == "features":
                 self._compare(peer, content)
             elif kind in (Kind.HANDOVER, Kind.BYE) or (kind is Kind.TOTALS and self.site.federation.problem.by_totals):
+                self.ended |= {peer} if kind is Kind.BYE else set()
                 act(peer, kind, content)
             else:
                 raise Violation(f"a message of kind {kind.name} at this time")

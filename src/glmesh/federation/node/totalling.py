@@ -253,7 +253,7 @@ class Totalling:
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
         """Give the bundle in a TOTALS message of neighbour `peer` to the machine.
 
-        Other kinds of messages need nothing: a BYE is ignored, because votes tell who is done.
+        Other kinds of messages need nothing: votes tell who is done, not a BYE.
         """
         if kind is Kind.TOTALS:
             self.machine.receive(peer, unpack(content, len(self.info.names)), time.monotonic())
@@ -413,10 +413,13 @@ class Totalling:
         return Ending(outcome, model.sites, model.without, why=" ".join(one for one in dict.fromkeys(said) if one))
 
     def _all_know(self) -> bool:
-        """Return whether all members that gave a sign of life lately said that they know the model to be final."""
+        """Return whether all members that gave a sign of life lately, or are linked, said that the model is final.
+
+        A neighbour whose link has just come up may have to read its data before it can say anything.
+        """
         agreement = self.machine.agreement
-        there = agreement.there(time.monotonic())
-        return all(agreement.everybody[k].final for k in there)
+        there = self._neighbourhood.linked.union(agreement.there(time.monotonic()))
+        return all(k in agreement.everybody and agreement.everybody[k].final for k in there)
 
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
         """Return the Model that the node writes to its file, from the answer that all sites voted for."""
