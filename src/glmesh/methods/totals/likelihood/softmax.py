@@ -174,7 +174,7 @@ class SoftmaxLikelihood(Likelihood):
         centred = factors - factors.mean(axis=1, keepdims=True)
         out = np.zeros((n, C, n))
         for c in range(C):
-            found = np.linalg.qr(centred[:, c], mode="r")
+            found = np.asarray(np.linalg.qr(centred[:, c], mode="r"))
             out[:, c, : len(found)] = found.T
         return out.reshape(n, C * n)
 
