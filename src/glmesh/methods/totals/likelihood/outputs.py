@@ -120,8 +120,7 @@ def shifts(penalty: Table, n_outputs: int, columns: Indices) -> bool:
         return False
     alone = np.zeros((n_outputs, len(penalty.l1) // n_outputs), dtype=bool)
     alone.ravel()[columns] = True
-    whole: Flags = np.asarray(alone.all(axis=0))
-    return bool(whole[_l1_alone(penalty, n_outputs)].any())
+    return bool(alone[:, _l1_alone(penalty, n_outputs)].all(axis=0).any())
 
 
 def _l1_alone(penalty: Table, n_outputs: int) -> Indices:
