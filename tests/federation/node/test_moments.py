@@ -14,7 +14,7 @@ from glmesh.errors import InvalidInput
 from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.forecast import Forecast
-from glmesh.federation.node.levels import Agreement
+from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.moments import with_moments
 from glmesh.federation.node.questions import Questions
 from glmesh.federation.node.rules import RuleBook
@@ -33,7 +33,7 @@ def sites(formula: str, values: list[Vector]) -> list[Agreement]:
         for name, one in zip(NAMES, values, strict=True)
     ]
     design = design_of(made, [Levels.of(one, made) for one in frames])
-    return [Agreement(design, np.ones(one.m, dtype=bool), one, (), None) for one in frames]
+    return [DesignAgreement(design, np.ones(one.m, dtype=bool), one, (), None) for one in frames]
 
 
 def together(held: list[Agreement], rules: SiteRules = DEFAULTS) -> tuple[list[Design], list[bytes]]:
