@@ -26,7 +26,7 @@ NAMES = ("ann", "ben", "eve")
 DEFAULTS = SiteRules()
 
 
-def sites(formula: str, values: list[Vector]) -> list[Agreement]:
+def sites(formula: str, values: list[Vector]) -> list[DesignAgreement]:
     made = Formula.parse(formula)
     frames = [
         Frame.of_data_frame(pd.DataFrame({"x": one}), made.variables, name)
@@ -36,7 +36,7 @@ def sites(formula: str, values: list[Vector]) -> list[Agreement]:
     return [DesignAgreement(design, np.ones(one.m, dtype=bool), one, (), None) for one in frames]
 
 
-def together(held: list[Agreement], rules: SiteRules = DEFAULTS) -> tuple[list[Design], list[bytes]]:
+def together(held: list[DesignAgreement], rules: SiteRules = DEFAULTS) -> tuple[list[Design], list[bytes]]:
     """Let sites sum in lock-step; return the designs that they come to, and their requests."""
     running, requests = [], []
     for name, one in zip(NAMES, held, strict=True):
