@@ -79,7 +79,7 @@ def run(options: Namespace) -> int:
     elif not options.no_plot:
         print(f"\nNo picture, because matplotlib is missing: {_NEEDS}")
     for why in broken:
-        print(f"\nNot as promised: {why}.")
+        print(f"\nNot as promised: {why}. What each hospital logged is in {folder}")
     if not broken:
         shutil.rmtree(folder)
     own = ["north", "south", "west"]
