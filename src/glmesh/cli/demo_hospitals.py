@@ -267,7 +267,7 @@ def _tell(models: dict[str, Model], fits: Fits) -> None:
     print(
         f"{summary.proof[0].upper()}{summary.proof[1:]}:\n"
         f"all three proved that from sums over {rows - left_out:,} rows; nobody pooled any.\n"
-        f"scikit-learn, which did, has coefficients within {off:.0e} standard errors of theirs,\n"
+        f"scikit-learn, which did, has coefficients within {off:.0e} standard errors of these,\n"
         f"and standard errors within {errors_off:.0e} of each. The proof is about the optimiser on\n"
         "these rows, not about the data.\n"
         f"{joined(list(models))} hold the same model, to the last bit:\n"
