@@ -79,13 +79,13 @@ def run(options: Namespace) -> int:
     elif not options.no_plot:
         print(f"\nNo picture, because matplotlib is missing: {_NEEDS}")
     for why in broken:
-        print(f"\nNot as promised: {why}.")
+        print(f"\nNot as promised: {why}. What each hospital logged is in {folder}")
     if not broken:
         shutil.rmtree(folder)
     own = ["north", "south", "west"]
     commands = "\n".join(f"  {line}" for line in demo_files.commands(own, "ill ~ age + C(ward)"))
     print(
-        f"\nAll of this took {duration(time.time() - began)}. With files of your own, "
+        f"\nAll of this took {duration(time.time() - began)}. With files of your own,\n"
         f"{joined([f'{name}.csv' for name in own])}:\n{commands}\n"
         "The tables of this demo: glmesh demo --files hospitals"
     )
@@ -203,7 +203,7 @@ def _killed_meanwhile(sites: LocalSites, watch: Watch, moment: Callable[[Figures
         return False
     watch.remark(sites)
     watch.say(
-        f"\n{VICTIM} was killed (SIGKILL) after {at['communications']} of its messages; {joined(others)} wait. "
+        f"\n{VICTIM} was killed (SIGKILL) after {at['communications']} of its messages; {joined(others)} wait.\n"
         "It is started again.\n"
     )
     return True
@@ -266,10 +266,10 @@ def _tell(models: dict[str, Model], fits: Fits) -> None:
     print(f"\n{beside_text(fits)}\n")
     print(
         f"{summary.proof[0].upper()}{summary.proof[1:]}:\n"
-        f"all three proved that from sums over {rows - left_out:,} rows; nobody pooled any. scikit-learn,\n"
-        f"which did, has coefficients within {off:.0e} standard errors of theirs, and standard\n"
-        f"errors within {errors_off:.0e} of each. The proof is about the optimiser on these rows, not\n"
-        "about the data.\n"
+        f"all three proved that from sums over {rows - left_out:,} rows; nobody pooled any.\n"
+        f"scikit-learn, which did, has coefficients within {off:.0e} standard errors of these,\n"
+        f"and standard errors within {errors_off:.0e} of each. The proof is about the optimiser on\n"
+        "these rows, not about the data.\n"
         f"{joined(list(models))} hold the same model, to the last bit:\n"
         f"{cost_text(next(iter(models.values())))}.\n"
     )
