@@ -90,6 +90,8 @@ sphinx_gallery_conf = {
     "min_reported_time": 1e9,  # [s] how long a script took is not part of its page
     "remove_config_comments": True,
     "show_signature": False,
+    "first_notebook_cell": "%matplotlib inline",
+    "last_notebook_cell": "figure",  # the variable in which every script leaves its picture
 }
 
 # Formulas: MathJax comes from the package sphinx-mathjax-offline and is copied into the site.
