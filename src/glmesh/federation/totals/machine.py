@@ -161,12 +161,13 @@ class Machine:
     def _hear(self, signed: Signed, peer: int, now: float) -> None:
         """Store a signed status if it is new, and pass it on to the neighbours; `now` is the time in [s].
 
-        If it is of an old process of `peer`, which sent it, tell `peer` the newer one; if it is the first of a process
-        of `peer`, tell it all statuses: it took in none before, and their authors may have ended since.
+        If it is of an old process of `peer`, which sent it, tell `peer` the newer one. If it is the first of a process
+        of `peer` and the model is final, tell it all statuses: those who have voted may have ended since.
         """
         known = self.agreement.statuses.get(peer)
         if self.agreement.receive(signed, now):
-            if signed.author == peer and (known is None or known.key != self.agreement.statuses[peer].key):
+            new = signed.author == peer and (known is None or known.key != self.agreement.statuses[peer].key)
+            if new and self.is_final:
                 self.greet(peer)
             for other in self._news.keys() - {peer, signed.author}:
                 self._news[other].add(signed.author)
