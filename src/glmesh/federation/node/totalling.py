@@ -74,6 +74,7 @@ class Totalling:
         self._kept = self._store.load(self._block)
         self._rules = self.rules_of(federation, site, self._block, self._kept)
         self._saved: object = None
+        self._again = self._kept.memory.vote is not None  # started again after its vote, perhaps for one that lacks it
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         secret = secrets.token_bytes(32)
@@ -418,7 +419,8 @@ class Totalling:
         A neighbour whose link has just come up may have to read its data before it can say anything.
         """
         agreement = self.machine.agreement
-        there = self._neighbourhood.linked.union(agreement.there(time.monotonic()))
+        calling = self.info.neighbours[self.info.me] if self._again else ()  # perhaps seconds before their next call
+        there = self._neighbourhood.linked.union(agreement.there(time.monotonic()), calling)
         return all(k in agreement.everybody and agreement.everybody[k].final for k in there)
 
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
