@@ -46,7 +46,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train claims.csv --target claims --family poisson --exposure years",
         "glmesh train patients.csv --formula 'ill ~ age + C(ward)' --family binomial",
-        "glmesh train trial.csv --family cox --formula 'Surv(days, died) ~ age + arm' --strata hospital",
+        "glmesh train trial.csv --family cox --formula 'Surv(days, died) ~ arm'",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
