@@ -90,7 +90,8 @@ def test_a_contract_of_a_cox_model_has_the_time_as_target_and_check_says_what_is
     options = ["--family", "cox", "--time", "years", "--event", "died", "--like", "alice.csv"]
     assert main(["federation", "init", "fed.toml", *options]) == 0
     assert tomllib.loads(Path("fed.toml").read_text())["data"]["target"] == "years"
-    assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob", "carol"]) == 0
+    port = str(free_ports(3)[0])
+    assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob", "carol", "--port", port]) == 0
     assert main(["federation", "check", "fed.toml"]) == 0
     shown = capsys.readouterr().out
     assert "cox (ties efron) family, no penalty, split by samples, to 1e-06 standard errors" in shown
