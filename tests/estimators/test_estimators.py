@@ -29,7 +29,6 @@ from glmesh.estimators.cross_validation import folds_of
 from glmesh.estimators.objective import TrainingData
 from glmesh.files import model_files
 from glmesh.functions import SmoothedHingeLoss
-from tests.cases import SOAK
 
 # every estimator with its defaults but for the tolerance: scikit-learn compares fits with weights to fits with repeated
 # samples to seven digits
@@ -48,14 +47,7 @@ ESTIMATORS = [
     glmesh.GammaRegressor,
     glmesh.TweedieRegressor,
 ]
-# logistic fits of one class, whose intercept has no optimum, go on to the last of 10,000 rounds
-LONG = {"check_classifiers_one_label_sample_weights"}
-CHECKS = [
-    (estimator, check)
-    for kind in ESTIMATORS
-    for estimator, check in estimator_checks_generator(kind(tol=1e-10))
-    if SOAK or getattr(check, "func", check).__name__ not in LONG
-]
+CHECKS = [(estimator, check) for kind in ESTIMATORS for estimator, check in estimator_checks_generator(kind(tol=1e-10))]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +299,14 @@ WRONG = {
     "rows": (lambda: glmesh.Ridge().fit_nodes([(X, Y[:5])]), "part 0: X has 120 rows, y has shape"),
     "widths": (lambda: glmesh.Ridge(split="samples").fit_nodes([(X, Y), (X[:, :2], Y)]), "same features"),
     "one_class": (lambda: glmesh.LinearSVC().fit(IRIS[:50], NAMES[:50]), "one class only"),
+    "weightless": (
+        lambda: glmesh.LogisticRegression().fit(IRIS[:100], NAMES[:100], (FLOWERS[:100] == 0) * 2.0),
+        "all samples of the class 'versicolor' have weight 0; leave these samples out",
+    ),
+    "weightless_of_three": (
+        lambda: glmesh.LinearSVC(n_nodes=3).fit_nodes([(IRIS, NAMES, (FLOWERS == 1) * 1.0)]),
+        "all samples of the class 'setosa' and of the class 'virginica' have weight 0",
+    ),
     "alphas": (lambda: glmesh.lasso_path(X, Y, alphas=[0.0]), "alphas must be positive"),
 }
 

@@ -204,24 +204,23 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_numbers(self, data: TrainingData) -> TrainingData:
-        """Return the data with numbers of classes, in the order of `classes_`, as targets, and weights times theirs.
-
-        Raise ValueError if all samples of a weight > 0 are of one class.
-        """
+        """Return the data with numbers of classes, in the order of `classes_`, as targets, and weights times theirs."""
         factors = self._class_weights(data)
-        y, weight = data.targets
-        if len(counted := np.unique(y[weight > 0])) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes with a sample_weight > 0, but there is one "
-                f"class only: {', '.join(map(repr, counted.tolist()))}"
-            )
         numbers = [np.searchsorted(self.classes_, y) for _, y, _ in data.parts]
         weights = [weight * factors[own] for (_, _, weight), own in zip(data.parts, numbers, strict=True)]
         return data.with_targets([own.astype(np.float64) for own in numbers], weights)
 
     def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of each class's losses, shape (n_classes,): 1, or what the parameter class_weight says."""
+        """Return the factor of each class's losses, shape (n_classes,): 1, or what the parameter class_weight says.
+
+        Raise ValueError, which names the classes, if all samples of a class have weight 0.
+        """
         y, weight = data.targets
+        if idle := [repr(label) for label in self.classes_.tolist() if not np.any(weight[y == label])]:
+            raise ValueError(
+                f"{type(self).__name__} needs a sample_weight > 0 in every class, but all samples of the class "
+                f"{' and of the class '.join(idle)} have weight 0; leave these samples out, or give them weight"
+            )
         if self.class_weight == "balanced":
             y = y[weight > 0]
         return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
