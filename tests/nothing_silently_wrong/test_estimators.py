@@ -27,6 +27,11 @@ OTHER_ORDER = ["sex", "crp", "age", "bmi"]
 LOGISTIC = {"tol": 1e-9, "topology": "complete"}
 
 
+def counts():
+    """An estimator that takes offsets and clusters."""
+    return glmesh.GLMRegressor(family="poisson", n_nodes=2)
+
+
 class Frame:
     """A data frame of neither pandas nor polars: columns, and a way to an array."""
 
@@ -306,6 +311,54 @@ REFUSED = {
     "fit: lengths of time": (
         lambda: glmesh.Ridge().fit(np.array([[1], [2]], "timedelta64[D]"), [1.0, 2.0]),
         "X holds timedelta64.*; numbers are needed",
+    ),
+    "fit: an offset in another order than its rows": (
+        lambda: counts().fit(ROWS, ILL, offset=COST[::-1]),
+        "offset has the rows of X in another order",
+    ),
+    "fit: an offset with a gap": (
+        lambda: counts().fit(ROWS, ILL, offset=COST.where(COST.index != 3)),
+        "offset holds NaN at row 3",
+    ),
+    "fit: an offset that overflows": (
+        lambda: counts().fit(ROWS, ILL, offset=COST.where(COST.index != 3, 1e300)),
+        r"offset holds 1e\+300 at row 3",
+    ),
+    "fit: an offset of text": (
+        lambda: counts().fit(ROWS, ILL, offset=TEXT),
+        "offset holds values that are no numbers; give a number per row",
+    ),
+    "fit: clusters in another order than their rows": (
+        lambda: counts().fit(ROWS, ILL, clusters=TEXT[::-1]),
+        "clusters has the rows of X in another order",
+    ),
+    "fit_nodes: an offset in another order than its rows": (
+        lambda: counts().fit_nodes([(ROWS, ILL, None, COST), (ROWS, ILL, None, COST[::-1])]),
+        "offset of part 1 has the rows of X of part 1 in another order",
+    ),
+    "fit_nodes: clusters in another order than their rows": (
+        lambda: counts().fit_nodes([(ROWS, ILL), (ROWS, ILL)], clusters=[TEXT, TEXT[::-1]]),
+        "clusters of part 1 has the rows of X of part 1 in another order",
+    ),
+    "predict: an offset in another order than its rows": (
+        lambda: counts().fit(ROWS, ILL, offset=COST).predict(ROWS, offset=COST[::-1]),
+        "offset has the rows of X in another order",
+    ),
+    "predict: an offset as a column": (
+        lambda: counts().fit(ROWS, ILL, offset=COST).predict(ROWS, offset=COST.to_frame()),
+        r"offset has shape \(60, 1\); X has 60 rows, and each needs one",
+    ),
+    "predict_interval: an offset in another order than its rows": (
+        lambda: counts().fit(ROWS, ILL, offset=COST).predict_interval(ROWS, offset=COST[::-1]),
+        "offset has the rows of X in another order",
+    ),
+    "Problem.glm: an offset in another order than its rows": (
+        lambda: Problem.glm(ROWS, ILL, family="poisson", offset=COST[::-1]),
+        "offset of X has the rows of X in another order",
+    ),
+    "Problem.from_nodes: an offset in another order than its rows": (
+        lambda: Problem.from_nodes([(ROWS, ILL), (ROWS, ILL)], family="poisson", offsets=[COST, COST[::-1]]),
+        "offset of part 1 has the rows of X of part 1 in another order",
     ),
     "Problem.glm: targets in another order than their rows": (
         lambda: glmesh.Problem.glm(ROWS, COST.iloc[::-1]),

@@ -13,7 +13,7 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.methods.totals.dealing import all_rows
 from glmesh.methods.totals.likelihood.final_totals import cluster_sums
 from glmesh.methods.totals.likelihood.models import likelihood_of
-from glmesh.problem.named import check_known
+from glmesh.problem.named import check_known, refuse_permuted
 from glmesh.types import Data, Indices
 
 SITE = "site"  # clusters="site": the rows of each part are one cluster
@@ -51,6 +51,8 @@ def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[D
         raise InvalidData(
             f"clusters has labels for {len(clusters)} parts, and there are {len(sizes)}; give one array per part"
         )
+    for k, (labels, part) in enumerate(zip(clusters, parts, strict=True)):
+        refuse_permuted(part[0], labels, f"clusters of part {k}", f"X of part {k}")
     each = enumerate(zip(clusters, sizes, strict=True))
     own = [_numbers(labels, m, f"clusters of part {k}") for k, (labels, m) in each]
     starts = np.cumsum([0, *(len(one) for one in own)])

@@ -18,8 +18,8 @@ from glmesh.estimators.regressor import NetworkRegressor
 from glmesh.estimators.trials import shares
 from glmesh.functions import Family
 from glmesh.problem.named import refuse_permuted
+from glmesh.problem.offsets import checked_offset
 from glmesh.types import Data, Vector
-from glmesh.validation import are_usable
 
 
 class FamilyRegressor(InferenceMixin, NetworkRegressor):
@@ -64,6 +64,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         self
             The fitted estimator.
         """
+        refuse_permuted(X, clusters, "clusters", "X")
         numbers = of_rows(clusters, y, rows)
         with self._training(lambda: self._validated_rows(X, y, sample_weight, offset), rows) as data:
             self._fit(data)
@@ -78,6 +79,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         y, sample_weight = shares(self._family(), y, sample_weight)
         if y is not counts:
             refuse_permuted(X, counts, "y", "X")
+        refuse_permuted(X, offset, "offset", "X")
         data = self._validated(X, y, sample_weight, y_numeric=True)
         return data if offset is None else self._offset(data, [offset])
 
@@ -88,10 +90,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         checked = []
         for k, (given, (X, _, _)) in enumerate(zip(offsets, data.parts, strict=True)):
             where = "" if data.pooled else f" of part {k}"
-            own = np.asarray(given, dtype=np.float64)
-            if own.shape != (X.shape[0],) or not are_usable(own):
-                raise InvalidData(f"offset{where}: expected {X.shape[0]} finite numbers, got shape {own.shape}")
-            checked.append(own)
+            checked.append(checked_offset(given, X.shape[0], f"offset{where}"))
         return replace(data, offsets=checked)
 
     def fit_nodes(
@@ -131,6 +130,8 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
             raise InvalidData(
                 f"part {longer.index(False)} has no offset and others have; give all of them one, or none"
             )
+        for k, (X, *_, offset) in enumerate(parts):
+            refuse_permuted(X, offset, f"offset of part {k}", f"X of part {k}")
         data = self._validated_parts([part[:3] for part in parts], numeric=True)
         return self._offset(data, [part[3] for part in parts])
 
@@ -168,7 +169,8 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         if offset is not None:
             if family is None:
                 raise InvalidInput("an offset goes with family=...; a loss alone has none")
-            z = z + np.asarray(offset, dtype=np.float64)
+            refuse_permuted(X, offset, "offset", "X")
+            z = z + checked_offset(offset, len(z), "offset")
         return z if family is None else family.mean(z)
 
     def score(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

@@ -19,6 +19,7 @@ from glmesh.functions import LOSSES
 from glmesh.inference import Inference, Summary, Test
 from glmesh.inference.hypotheses import penalised
 from glmesh.methods.totals.likelihood.statistics import FitStatistics, term_names
+from glmesh.problem.named import refuse_permuted
 from glmesh.problem.offsets import OFFSET
 from glmesh.types import Data, Matrix, Vector
 
@@ -181,6 +182,7 @@ class InferenceMixin(NetworkEstimator):
         array of shape (n_samples, 2)
             Lower and upper ends.
         """
+        refuse_permuted(X, offset, "offset", "X")
         return self._inference().predict_interval(self._samples(X), level, kind, offset=offset, use_t=use_t)
 
     def heterogeneity_test(self, *, use_f: bool | None = None) -> Test:

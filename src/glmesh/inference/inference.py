@@ -17,6 +17,7 @@ from glmesh.inference.intervals import checked_level, prediction_interval, two_s
 from glmesh.inference.profile import Curves, profile_ends
 from glmesh.inference.summary import RATIO_LINKS, Summary
 from glmesh.methods.totals.likelihood.statistics import INTERCEPT, FitStatistics
+from glmesh.problem.offsets import checked_offset
 from glmesh.types import Data, Indices, Matrix, Vector
 from glmesh.validation import one_of
 
@@ -279,9 +280,8 @@ class Inference:
         level = checked_level(level)
         whole = self._design(X)
         design = whole[:, self.statistics.fitted.free]
-        offsets = np.zeros(len(design)) if offset is None else np.asarray(offset, dtype=np.float64)
-        if offsets.shape != (len(design),):
-            raise InvalidData(f"offset has shape {offsets.shape}, expected {(len(design),)}: one for each row of X")
+        m = len(design)
+        offsets = np.zeros(m) if offset is None else checked_offset(offset, m, "offset")
         z = whole @ self.statistics.fitted.coef + offsets
         variance = np.einsum("ij,ij->i", design @ covariance(self.statistics, "model"), design)
         quantile = two_sided_quantile(level, self._degrees(use_t, "model"))

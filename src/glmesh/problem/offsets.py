@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Table
-from glmesh.problem.named import Names, named_matrix
+from glmesh.problem.named import Names, check_known, named_matrix, refuse_permuted
 from glmesh.problem.spec import ProblemSpec
-from glmesh.types import Data, Matrix, SampleMatrix
-from glmesh.validation import are_usable
+from glmesh.types import Data, Matrix, SampleMatrix, Vector
+from glmesh.validation import LARGEST, are_usable, unusable
 
 OFFSET = "(offset)"  # name of the column, in brackets because users' columns are not
 
@@ -21,22 +21,34 @@ OFFSET = "(offset)"  # name of the column, in brackets because users' columns ar
 def with_offset(X: Data, offset: ArrayLike, name: str) -> tuple[Data, Names]:
     """Return (X with the offset as its last column, names of the columns); names are None if X has none.
 
-    Messages call the data `name`. Raise InvalidData for an offset of another length, or one that is not finite.
+    Messages call the data `name`. Raise InvalidData for an offset of another length, one that is not finite, or one
+    that has the rows of X in another order.
     """
+    refuse_permuted(X, offset, f"the offset of {name}", name)
     X, names = named_matrix(X, name)
-    try:
-        column = np.asarray(offset, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidData(f"the offset of {name} holds values that are no numbers; give a number per row") from None
-    m = X.shape[0] if hasattr(X, "shape") else len(X)
-    if column.shape != (m,):
-        raise InvalidData(f"the offset of {name} has shape {column.shape}; {name} has {m} rows, and each needs one")
-    if not are_usable(column):
-        raise InvalidData(f"the offset of {name} is {column[~np.isfinite(column)][:1]}; give a finite number per row")
+    column = checked_offset(offset, X.shape[0] if hasattr(X, "shape") else len(X), f"the offset of {name}")
     own = None if names is None else (*names, OFFSET)
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(column[:, None])], format="csr"), own
     return np.hstack([np.asarray(X, dtype=np.float64), column[:, None]]), own
+
+
+def checked_offset(offset: ArrayLike, m: int, what: str) -> Vector:
+    """Return an offset as a float64 vector of shape (m,).
+
+    Raise InvalidData, which calls the offset `what`, for another length, a text, or a value that is not finite.
+    """
+    check_known(offset, what)
+    try:
+        column = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidData(f"{what} holds values that are no numbers; give a number per row") from None
+    if column.shape != (m,):
+        raise InvalidData(f"{what} has shape {column.shape}; X has {m} rows, and each needs one")
+    if not are_usable(column):
+        at = int(np.argmax(~(np.abs(column) <= LARGEST)))
+        raise InvalidData(unusable(float(column[at]), f"{what} holds", f"at row {at}"))
+    return column
 
 
 def put_last(X: SampleMatrix, at: int) -> tuple[Matrix, list[int]]:

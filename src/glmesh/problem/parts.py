@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
-from glmesh.problem.named import Names, check_labels, check_rows, in_order, named_matrix, target_name
+from glmesh.problem.named import Names, check_labels, check_rows, in_order, named_matrix, refuse_permuted, target_name
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
 from glmesh.problem.spec import ProblemSpec
@@ -29,6 +29,8 @@ def data_of_nodes(
     named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
     named = in_order(named, [target_name(part[1]) for part in parts], spec.split)
     if offsets is not None:
+        for k, (part, offset) in enumerate(zip(parts, offsets, strict=False)):
+            refuse_permuted(part[0], offset, f"the offset of part {k}", f"X of part {k}")
         named = _with_offsets(named, offsets)
         spec = hold_offset(spec, named[0][0].shape[1])
     checked = [

@@ -147,7 +147,7 @@ class Problem(NodeObjectives):
         loss = loss_of(loss, family, link, [y])
         split = split or ("samples" if loss.by_likelihood else "features")
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
+        for name, values in (("y", y), ("sample_weight", sample_weight)):
             refuse_permuted(X, values, name, "X")
         names: Names = None
         if offset is not None:
