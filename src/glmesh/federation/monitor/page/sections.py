@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.charts import Line, Point, chart, network, strip, text
+from glmesh.federation.monitor.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.federation.monitor.page.record import SiteRecord
 from glmesh.federation.monitor.page.words import (
     AWAY,
@@ -27,6 +27,7 @@ from glmesh.formatting import size
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
 OLDEST = 300  # [lines] of events on the page at most
+HEADS = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")  # of the table of sites
 SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
 
 
@@ -64,7 +65,7 @@ def proof(sites: Sequence[SiteRecord]) -> str:
                 found[float(at)] = value
         lines.append(Line(site.name, (tuple(sorted(found.items())),) if found else (), k))
     goal = max((site.last.get("tol_se", 0.0) if counted else site.last.get("tol", 0.0) for site in sites), default=0.0)
-    drawn = chart(lines, "rounds", "what is proven, by round", logarithmic=True, goal=goal, start=0.0)
+    drawn = chart(lines, "rounds", "what is proven, by round", Upright(logarithmic=True, goal=goal), start=0.0)
     what = "standard errors that a coefficient may be off" if counted else "relative duality gap"
     if not drawn:
         asked = next((f"; asked for: {proof_of(site.last)[1]}" for site in sites if site.last), "")
@@ -117,40 +118,40 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
 
 def table(sites: Sequence[SiteRecord]) -> str:
     """Return the section with a row for each site: state, rows where they may be told, rounds, traffic, away."""
-    heads = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")
-    rows: list[tuple[str, ...]] = []
     until = max((site.latest for site in sites), default=0.0)
     own, now = {site.name: site for site in sites}, presence.presence(sites)
+    rows: list[tuple[str, ...]] = []
     for name in presence.members(sites):
         missing = presence.away(name, sites, until)
         away = duration(missing) if missing >= 1 else "never" if now[name] != UNKNOWN else ""
-        if name not in own:
-            rows.append((name, presence.words(name, sites), "not told", "", "", "", "", away))
-            continue
-        site = own[name]
-        n = site.about["rows"] if site.about is not None else None
-        missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
-        rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
-        told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
-        ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
-        sent = size(sum(one.get("bytes_sent", 0) for one in ends))
-        received = size(sum(one.get("bytes_received", 0) for one in ends))
-        rows.append(
-            (name, presence.words(name, sites), "" if n is None else f"{n:,}", rounds, told, sent, received, away)
-        )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(heads, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
+        cells = _cells(own[name]) if name in own else ("not told", "", "", "", "")
+        rows.append((name, presence.words(name, sites), *cells, away))
+    body = "".join(_row(row) for row in rows)
     hidden = (
         "<p class='quiet'>A site tells its number of rows only in its own folder.</p>" if len(own) < len(rows) else ""
     )
-    head = "".join(f"<th>{one}</th>" for one in heads)
+    head = "".join(f"<th>{one}</th>" for one in HEADS)
     return section(
         "Sites", f"<div class='scroll'><table class='rows'><tr>{head}</tr>{body}</table></div>{hidden}", "wide"
     )
+
+
+def _cells(site: SiteRecord) -> tuple[str, str, str, str, str]:
+    """Return what a site's own folder tells, as text: (rows, rounds, what is proven, bytes sent, bytes received)."""
+    n = site.about["rows"] if site.about is not None else None
+    missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
+    rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
+    told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
+    ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
+    sent = size(sum(one.get("bytes_sent", 0) for one in ends))
+    received = size(sum(one.get("bytes_received", 0) for one in ends))
+    return "" if n is None else f"{n:,}", rounds, told, sent, received
+
+
+def _row(cells: Sequence[str]) -> str:
+    """Return a row of the table of sites as HTML; each cell has its heading, for screens that are narrow."""
+    told = "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(HEADS, cells, strict=True))
+    return f"<tr>{told}</tr>"
 
 
 def lanes(sites: Sequence[SiteRecord]) -> str:
@@ -196,7 +197,7 @@ def traffic(sites: Sequence[SiteRecord]) -> str:
             before = points[-1][1]
             pieces.append(tuple(points))
         lines.append(Line(site.name, tuple(pieces), k))
-    drawn = chart(lines, "seconds", "bytes sent, by time", told=size, start=0.0)
+    drawn = chart(lines, "seconds", "bytes sent, by time", Upright(told=size), start=0.0)
     return section("Traffic", f"<p class='quiet'>bytes sent to neighbours, by time</p>{drawn}") if drawn else ""
 
 

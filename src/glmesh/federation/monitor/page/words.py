@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glmesh.display import bound_in_words
@@ -111,24 +111,38 @@ def verdict(sites: Sequence[SiteRecord]) -> Verdict:
     running = [site for site in sites if site.runs]
     if running:
         return _under_way(running, sites)
-    failed = [site for site in sites if site.end is not None and site.end["event"] == "error"]
-    if failed:
-        whys = "; ".join(dict.fromkeys(str(site.end["why"]) for site in failed if site.end))
-        return Verdict("Ended without a model", f"{named([site.name for site in failed])}: {whys}", False)
+    ends = [site.end for site in sites if site.end is not None]
+    if any(end["event"] == "error" for end in ends):
+        return _failed(sites)
     done = [site for site in sites if is_done(site)]
     if done:
         return _finished(done[0], [site for site in sites if not is_done(site)])
-    ended = [site for site in sites if site.end is not None]
-    if ended:
-        said = {state(site): str(site.end.get("why", "")) for site in ended if site.end}
-        head = next(iter(said))
-        return Verdict(head[0].upper() + head[1:], " ".join(dict.fromkeys(said.values())), False)
-    gone = [site.name for site in sites if site.entries]
-    if gone:
-        verb = "has" if len(gone) == 1 else "have"
-        text = f"{named(gone)} {verb} written nothing for a while, and nothing of an end: killed, or switched off."
-        return Verdict("Ended without a word", text, False)
-    return Verdict("Nothing is known yet", "The sites have written nothing about a run.", None)
+    if ends:
+        return _unproven(sites)
+    return _without_end([site.name for site in sites if site.entries])
+
+
+def _failed(sites: Sequence[SiteRecord]) -> Verdict:
+    """Return the verdict on a run that ended with an error at some of the sites: their names, and each error once."""
+    errors = [(site.name, site.end) for site in sites if site.end is not None and site.end["event"] == "error"]
+    whys = "; ".join(dict.fromkeys(str(end["why"]) for _, end in errors))
+    return Verdict("Ended without a model", f"{named([name for name, _ in errors])}: {whys}", False)
+
+
+def _unproven(sites: Sequence[SiteRecord]) -> Verdict:
+    """Return the verdict on a run that ended without a proof at all sites that have ended, and without an error."""
+    said = {state(site): str(site.end.get("why", "")) for site in sites if site.end is not None}
+    head = next(iter(said))
+    return Verdict(head[0].upper() + head[1:], " ".join(dict.fromkeys(said.values())), False)
+
+
+def _without_end(names: Sequence[str]) -> Verdict:
+    """Return the verdict on a run of which no site has written an end; `names` are the sites that wrote anything."""
+    if not names:
+        return Verdict("Nothing is known yet", "The sites have written nothing about a run.", None)
+    verb = "has" if len(names) == 1 else "have"
+    text = f"{named(names)} {verb} written nothing for a while, and nothing of an end: killed, or switched off."
+    return Verdict("Ended without a word", text, False)
 
 
 def _finished(site: SiteRecord, others: Sequence[SiteRecord]) -> Verdict:
@@ -156,30 +170,41 @@ def _under_way(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> Ve
     proof, asked = proof_of(last)
     so_far = f"Proven so far: {proof}; asked for: {asked}." if proof else f"Nothing is proven yet; asked for: {asked}."
     if waiting:
-        since = min(begin for begin, _ in waiting.values())
-        verb = "is" if len(waiting) == 1 else "are"
-        text = f"No proof can come while {named(list(waiting))} {verb} away, so there is no estimate either. {so_far}"
-        return Verdict(f"Waiting for {named(list(waiting))} since {clock(since)}", text, False)
-    silent = sorted(
-        {
-            name
-            for site in running
-            for name, one in site.last["neighbours"].items()
-            if one["state"] in ("silent", "down")
-        }
-        - {site.name for site in sites if is_done(site)}
-    )
+        return _waiting(waiting, so_far)
+    silent = _silent(running, sites)
     if silent and "round" in last:
         text = f"Nothing is heard of {named(silent)} at present. {so_far}"
         return Verdict(f"Round {last['round']:,}, without a sign of {named(silent)}", text, False)
     if "round" not in last:
         return Verdict("The sites meet", "They compare settings and columns before anything is computed.", None)
-    about, made = last.get("certificate_round"), last["round"]
-    if "tol_se" not in last and proof and about is not None and made > about + STALE:
-        so_far += f" That is about round {about:,}; no proof has come since, which is so while a site is away."
     done = sorted({name for site in running for name in site.last.get("done", ())})
+    so_far += _stale(last)
     text = f"{so_far} {named(done)} hold{'s' if len(done) == 1 else ''} a proof already." if done else so_far
     return Verdict(f"Training, round {last['round']:,}", text, None)
+
+
+def _waiting(waiting: Mapping[str, tuple[float, float | None]], so_far: str) -> Verdict:
+    """Return the verdict on a run that waits for members, {name: (since, until)}; `so_far` says what is proven."""
+    since = min(begin for begin, _ in waiting.values())
+    verb = "is" if len(waiting) == 1 else "are"
+    text = f"No proof can come while {named(list(waiting))} {verb} away, so there is no estimate either. {so_far}"
+    return Verdict(f"Waiting for {named(list(waiting))} since {clock(since)}", text, False)
+
+
+def _silent(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> list[str]:
+    """Return the names, in order, of members that a running site hears nothing of, without those that are done."""
+    silent = {
+        name for site in running for name, one in site.last["neighbours"].items() if one["state"] in ("silent", "down")
+    }
+    return sorted(silent - {site.name for site in sites if is_done(site)})
+
+
+def _stale(last: Figures) -> str:
+    """Return a sentence on a proof of an objective that is STALE rounds old or more, with a blank before; else ""."""
+    about, made, gap = last.get("certificate_round"), last["round"], last.get("certificate")
+    if "tol_se" in last or gap is None or about is None or made <= about + STALE:
+        return ""
+    return f" That is about round {about:,}; no proof has come since, which is so while a site is away."
 
 
 def event_text(event: Event) -> str:
