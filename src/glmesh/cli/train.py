@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from dataclasses import asdict
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -42,6 +42,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
+from glmesh.functions import Loss
 from glmesh.methods import MaximumLikelihood
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
@@ -106,7 +107,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     shape, info = shape_of(rows_read.X, processes), NetworkInfo.of_graph(network.graph, options.seed)
     objective = _objective(options, choice)
     split, why = choice.split_of(lambda one: ProblemSpec.of(**objective, split=one), shape[:2], info, network.clock)
-    problem = _problem(options, {**objective, "split": split}, rows_read, processes)
+    problem = _problem(options, objective, split, rows_read, processes)
     for remark in rows_read.remarks:
         _tell(options, f"  {remark}")
     _tell(options, _introduction(options, choice, (shape, split, why), rows_read) + plan_text(network.plan))
@@ -127,7 +128,17 @@ def _as_data_say(options: Namespace, choice: ModelChoice, rows: RowsRead) -> Nam
     return options
 
 
-def _objective(options: Namespace, choice: ModelChoice) -> dict[str, Any]:
+class Objective(TypedDict):
+    """An objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
+
+    loss: Loss
+    penalty: str  # name
+    alpha: float
+    l1_ratio: float | None
+    fit_intercept: bool
+
+
+def _objective(options: Namespace, choice: ModelChoice) -> Objective:
     """Return the objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
     return {
         "loss": choice.loss,
@@ -178,25 +189,34 @@ def _conclude(
     _tell(options, _summary(options, model, result, pooled, virtual=network.clock is not None))
 
 
-def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, processes: ProcessGroup) -> Problem:
-    """Return the problem on the samples of all processes; `rows` are those that this process has read.
-
-    `objective` has loss, penalty and split as keyword arguments of `Problem.glm`.
-    """
-    X, fit = rows.X, {**objective, "sample_weight": rows.weight}
+def _problem(
+    options: Namespace, objective: Objective, split: Split, rows: RowsRead, processes: ProcessGroup
+) -> Problem:
+    """Return the problem on the samples of all processes; `rows` are those that this process has read."""
+    X, offset = rows.X, None
     if rows.offset:
         X, last = rows.X[:, :-1], rows.X[:, -1]
-        fit["offset"] = np.log(last) if options.exposure else last
+        offset = np.log(last) if options.exposure else last
     contract = rows.contract
     names = (contract.names or None) if contract is not None and contract.header else None
     names = names[:-1] if names and rows.offset else names
     if rows.strata is not None:
         parts = [(X[own], rows.y[own], None if rows.weight is None else rows.weight[own]) for own in _strata(rows)]
-        return Problem.from_nodes(parts, **objective).named(names)
+        return Problem.from_nodes(parts, split=split, **objective).named(names)
     if options.runtime == "simulation":
-        return Problem.glm(X, rows.y, **fit).named(names)
-    spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, rows.y, processes, **spread, **fit).named(names)
+        return Problem.glm(X, rows.y, split=split, sample_weight=rows.weight, offset=offset, **objective).named(names)
+    return scatter(
+        X,
+        rows.y,
+        processes,
+        n_nodes=options.nodes,
+        partition=options.partition,
+        seed=options.seed,
+        split=split,
+        sample_weight=rows.weight,
+        offset=offset,
+        **objective,
+    ).named(names)
 
 
 def _strata(rows: RowsRead) -> list[Indices]:

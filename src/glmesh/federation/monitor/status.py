@@ -3,7 +3,8 @@
 import math
 import time
 
-from glmesh.federation.monitor.history import Figures, NeighbourFigures
+from glmesh.federation.monitor.history import Figures, NeighbourFigures, WaitingFigures
+from glmesh.federation.node.neighbourhood import Waiting
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.process import Node
 
@@ -24,7 +25,7 @@ def figures(node: Node) -> Figures:
         "bytes_received": sum(link.received for link in links.values()),
         "tol": neighbourhood.site.federation.problem.tol,
         "neighbours": {link.name: _neighbour(node, peer) for peer, link in links.items()},
-        "waiting": None if neighbourhood.waiting is None else vars(neighbourhood.waiting) | {},
+        "waiting": None if neighbourhood.waiting is None else _waiting(neighbourhood.waiting),
         "refused": {neighbourhood.name(k): why for k, why in neighbourhood.gossip.refused().items()},
     }
     part = neighbourhood.site.federation.problem
@@ -52,6 +53,11 @@ def _of_gossip(participant: Participant) -> Figures:
         "communications": participant.exchange.communications,
         "done": [name(k) for k in trainer.members if participant.proven_round(k) >= 0],
     }
+
+
+def _waiting(waiting: Waiting) -> WaitingFigures:
+    """Return whom a node waits for, since when and until when [s since 1970], as JSON can hold it."""
+    return {"names": waiting.names, "since": waiting.since, "until": waiting.until}
 
 
 def _finite(value: float) -> float | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from glmesh.contract.fitting import listed
 from glmesh.core.moments import Measured, moment_totals
+from glmesh.core.totals import Sums
 from glmesh.errors import Mismatch
 from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.questions import Elsewhere, Questions, Steps
@@ -30,7 +30,7 @@ def with_moments(agreed: DesignAgreement, questions: Questions, rules: RuleBook)
     try:
         _check_rows(agreed, rules)
         steps = moment_totals(agreed.design, [agreed.frame])
-        sums: Any = None
+        sums: Sums | None = None
         while True:
             total = next(steps) if sums is None else steps.send(sums)
             sums = yield from questions.sum(total)

@@ -14,6 +14,7 @@ from glmesh.federation.monitor.page.words import (
     DONE,
     HERE,
     UNKNOWN,
+    awaited,
     duration,
     event_text,
     named,
@@ -81,7 +82,7 @@ def who(sites: Sequence[SiteRecord]) -> str:
     waiting = []
     for name, (since, until) in waited_for(sites).items():
         limit = f", until {clock(until)}" if until is not None else ""
-        told = [f"by {site.name}" for site in sites if name in ((site.last.get("waiting") or {}).get("names", ()))]
+        told = [f"by {site.name}" for site in sites if name in awaited(site.last)]
         waiting.append(
             f"<li>Messages of <b>{text(name)}</b> are waited for since {clock(since)}{limit}, {named(told)}.</li>"
         )

@@ -95,12 +95,20 @@ def is_done(site: SiteRecord) -> bool:
     return site.end is not None and site.end.get("outcome") in PROVEN
 
 
+def awaited(figures: Figures) -> Sequence[str]:
+    """Return the names of the members that a site waits for, as its figures have them; empty if it waits for nobody."""
+    waiting = figures.get("waiting")
+    return waiting["names"] if waiting else ()
+
+
 def waited_for(sites: Sequence[SiteRecord]) -> dict[str, tuple[float, float | None]]:
     """Return {name: (since, until)} of the members that running sites wait for [s since 1970]; until None: no limit."""
     found: dict[str, tuple[float, float | None]] = {}
     for site in sites:
-        waiting = (site.last.get("waiting") or {}) if site.runs else {}
-        for name in waiting.get("names", ()):
+        waiting = site.last.get("waiting") if site.runs else None
+        if not waiting:
+            continue
+        for name in waiting["names"]:
             since = min(waiting["since"], found.get(name, (math.inf, None))[0])
             found[name] = since, waiting["until"]
     return found
