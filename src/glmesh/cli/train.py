@@ -128,7 +128,7 @@ def _as_data_say(options: Namespace, choice: ModelChoice, rows: RowsRead) -> Nam
     return options
 
 
-class Objective(TypedDict):
+class ObjectiveOptions(TypedDict):
     """An objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
 
     loss: Loss
@@ -138,7 +138,7 @@ class Objective(TypedDict):
     fit_intercept: bool
 
 
-def _objective(options: Namespace, choice: ModelChoice) -> Objective:
+def _objective(options: Namespace, choice: ModelChoice) -> ObjectiveOptions:
     """Return the objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
     return {
         "loss": choice.loss,
@@ -190,7 +190,7 @@ def _conclude(
 
 
 def _problem(
-    options: Namespace, objective: Objective, split: Split, rows: RowsRead, processes: ProcessGroup
+    options: Namespace, objective: ObjectiveOptions, split: Split, rows: RowsRead, processes: ProcessGroup
 ) -> Problem:
     """Return the problem on the samples of all processes; `rows` are those that this process has read."""
     X, offset = rows.X, None

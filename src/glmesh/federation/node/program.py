@@ -312,9 +312,9 @@ class _Fit:
         except Refusal:
             if state.query is None or not state.query.step.any() or discretion.far >= FAR:
                 raise
-            discretion.too_far, discretion.far = True, discretion.far + 1
+            discretion.judge(too_far=True)
         else:
-            discretion.too_far, discretion.far = False, 0
+            discretion.judge(too_far=False)
 
 
 def _spoken(label: str | float) -> str:

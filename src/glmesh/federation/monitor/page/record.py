@@ -111,7 +111,7 @@ class Tail:
         self._path, self._at = path, 0
 
     def read(self) -> list[Any]:
-        """Return what was added since the last call, dicts with a "time"; a line that is not whole waits for the next."""
+        """Return what was added since the last call, dicts with a "time"; half a line waits for the rest."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._at)

@@ -119,27 +119,25 @@ def verdict(sites: Sequence[SiteRecord]) -> Verdict:
     running = [site for site in sites if site.runs]
     if running:
         return _under_way(running, sites)
-    ends = [site.end for site in sites if site.end is not None]
-    if any(end["event"] == "error" for end in ends):
-        return _failed(sites)
-    done = [site for site in sites if is_done(site)]
-    if done:
-        return _finished(done[0], [site for site in sites if not is_done(site)])
-    if ends:
-        return _unproven(sites)
+    if any(site.end is not None for site in sites):
+        return _ended(sites)
     return _without_end([site.name for site in sites if site.entries])
 
 
-def _failed(sites: Sequence[SiteRecord]) -> Verdict:
-    """Return the verdict on a run that ended with an error at some of the sites: their names, and each error once."""
-    errors = [(site.name, site.end) for site in sites if site.end is not None and site.end["event"] == "error"]
-    whys = "; ".join(dict.fromkeys(str(end["why"]) for _, end in errors))
-    return Verdict("Ended without a model", f"{named([name for name, _ in errors])}: {whys}", False)
+def _ended(sites: Sequence[SiteRecord]) -> Verdict:
+    """Return the verdict on a run in which no site is at work, and one has ended at least.
 
-
-def _unproven(sites: Sequence[SiteRecord]) -> Verdict:
-    """Return the verdict on a run that ended without a proof at all sites that have ended, and without an error."""
-    said = {state(site): str(site.end.get("why", "")) for site in sites if site.end is not None}
+    An error counts more than a proof, and a proof more than any other end.
+    """
+    ends = [(site, site.end) for site in sites if site.end is not None]
+    failed = [(site.name, str(end["why"])) for site, end in ends if end["event"] == "error"]
+    if failed:
+        whys = "; ".join(dict.fromkeys(why for _, why in failed))
+        return Verdict("Ended without a model", f"{named([name for name, _ in failed])}: {whys}", False)
+    done = [site for site in sites if is_done(site)]
+    if done:
+        return _finished(done[0], [site for site in sites if not is_done(site)])
+    said = {state(site): str(end.get("why", "")) for site, end in ends}
     head = next(iter(said))
     return Verdict(head[0].upper() + head[1:], " ".join(dict.fromkeys(said.values())), False)
 
