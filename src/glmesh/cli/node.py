@@ -44,15 +44,18 @@ def run(options: Namespace) -> int:
     """Run one site of a federation until its training has ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Site
-    from glmesh.federation.monitor.log import Handshakes, node_log
+    from glmesh.federation.monitor.log import Handshakes, line_handler, node_log
 
     site = Site.read(options.file)
     site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    drawn = sys.stderr.isatty() and not options.plain and not options.live
     with ExitStack() as parts:
         log = parts.enter_context(node_log(site.file.name, site.state / "log.jsonl"))
         handshakes = parts.enter_context(closing(Handshakes(log)))
+        if not drawn:
+            log.addHandler(line_handler(handshakes.terminal))
         try:
-            ending = _trained(options, site, parts, log, handshakes.terminal)
+            ending = _trained(options, site, parts, log, handshakes.terminal if drawn else None)
         except GlmeshError as error:
             log.error("error", extra={"why": str(error)})
             raise
@@ -60,30 +63,26 @@ def run(options: Namespace) -> int:
     return exit_code(ending)
 
 
-def _trained(options: Namespace, site: "Site", parts: ExitStack, log: Logger, terminal: TextIO) -> "Ending":
+def _trained(options: Namespace, site: "Site", parts: ExitStack, log: Logger, screen: TextIO | None) -> "Ending":
     """Run the node of a site, shown and recorded as the options ask for, until it ends; return how it has ended.
 
-    What shows and records it is closed with `parts`; lines go to `log`, and those for people to `terminal`.
+    What shows and records it is closed with `parts`. A live view is drawn on `screen`; None: there is none.
     """
     from glmesh.federation.monitor.history import History
-    from glmesh.federation.monitor.log import line_handler
     from glmesh.federation.monitor.page.record import Folder
     from glmesh.federation.monitor.screen import LiveScreen
     from glmesh.federation.monitor.server import Server
     from glmesh.federation.monitor.status import figures
     from glmesh.federation.node.process import Node
 
-    live = sys.stderr.isatty() and not options.plain and not options.live
-    if not live:
-        log.addHandler(line_handler(terminal))
     node = Node(site, log)
     node.stop_on_signals()
     history = parts.enter_context(closing(History(site.state / "history.jsonl")))
     parts.enter_context(closing(Server(lambda: figures(node), site)))
     if options.live:
         show_live(parts, [Folder(site.state, lambda: figures(node))])
-    if live:
-        parts.enter_context(closing(LiveScreen(lambda: figures(node), log, terminal)))
+    if screen is not None:
+        parts.enter_context(closing(LiveScreen(lambda: figures(node), log, screen)))
     return node.run(patient=options.patient, max_rounds=options.rounds, record=lambda: history.add(figures(node)))
 
 

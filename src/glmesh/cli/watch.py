@@ -78,7 +78,7 @@ class SitesDisplay:
                 print(folded(f"{joined(new)}: {why}", self._stream), file=self._stream, flush=True)
 
     def clear(self) -> None:
-        """Remove the block from the terminal."""
+        """Remove the block with the states of the sites from the terminal."""
         print(self._erasing(), end="", file=self._stream, flush=True)
 
     def _erasing(self) -> str:
@@ -87,7 +87,7 @@ class SitesDisplay:
         return f"\x1b[{drawn}A\x1b[J" if drawn else ""
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a text on lines of its own, which stay above the block of states."""
         self.clear()
         print(text, file=self._stream, flush=True)
 
@@ -107,7 +107,7 @@ class SitesDisplay:
         self._drawn = len(lines)
 
     def _line(self, states: str, leader: Figures | None, seconds: str) -> None:
-        """Print a line if states have changed, or progress has and the last such line is long enough ago."""
+        """Print a line if states have changed, or if progress has and the last line on progress is long enough ago."""
         from glmesh.federation.monitor.screen import went_text
 
         progress, waits = "", _waits(leader)

@@ -300,7 +300,7 @@ class Meeting:
                 gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
 
     def _refuse_absent(self, missing: Sequence[int], within: float) -> None:
-        """Tell all members that the members `missing` are refused, who did not come `within` so many seconds."""
+        """Tell all members that those in `missing`, which did not come `within` that time [s], are refused."""
         for node in missing:
             why = f"it did not come within {within:g} s{self.neighbourhood.link_trouble(node)}"
             again = self._late and node not in self.neighbourhood.ended

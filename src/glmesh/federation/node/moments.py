@@ -23,7 +23,7 @@ def with_moments(agreed: DesignAgreement, questions: Questions, rules: RuleBook)
 
     Refusal is raised at this site if few of its rows would show in the sums, or an expression is not finite there; at
     all sites if an expression is one of 0 and 1, and one of them is rare. InvalidInput is raised at all sites if
-    an expression has the same value in all rows.
+    an expression is constant over all rows.
     """
     if not agreed.design.standardised:
         return agreed

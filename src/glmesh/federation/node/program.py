@@ -146,7 +146,7 @@ class _Fit:
         return self._answer(state, rounds, certified=certified).to_bytes()
 
     def _answer(self, state: HoldsModel, rounds: int, *, certified: bool) -> Answer:
-        """Return the Answer of a fit that has ended after so many rounds; dropped columns have the coefficient 0."""
+        """Return the Answer of a fit that has ended after `rounds` rounds; dropped columns have the coefficient 0."""
         method, block, program = self._method, self._block, self._program
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
         if len(rows) > 1:

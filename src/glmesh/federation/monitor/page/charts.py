@@ -36,7 +36,7 @@ class Line:
 
     @property
     def points(self) -> list[Point]:
-        """Return the points of all pieces."""
+        """Return the points (x, y) of all pieces, in order."""
         return [point for piece in self.pieces for point in piece]
 
 

@@ -33,12 +33,12 @@ SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is no
 
 
 def section(title: str, content: str, kind: str = "") -> str:
-    """Return a section with a heading; "" if it has no content."""
+    """Return the HTML of a section with a heading; "" if it has no content."""
     return f"<section class='{kind}'><h2>{text(title)}</h2>{content}</section>" if content else ""
 
 
 def heading(sites: Sequence[SiteRecord]) -> str:
-    """Return the head of the page: whom it is about, and how things stand in words."""
+    """Return the HTML of the head of the page: whom it is about, and how things stand in words."""
     about = next((site.about for site in sites if site.about is not None), None)
     names = presence.members(sites)
     whose = f"{about['federation']}: {named(names)}" if about is not None else named(names)
@@ -54,7 +54,7 @@ def heading(sites: Sequence[SiteRecord]) -> str:
 
 
 def proof(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on the proof by round, with the goal."""
+    """Return the HTML of the section that draws what each site has proven by round, with the goal."""
     counted = any("tol_se" in site.last for site in sites)
     lines = []
     for k, site in enumerate(sites):
@@ -75,7 +75,7 @@ def proof(sites: Sequence[SiteRecord]) -> str:
 
 
 def who(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on who is there, with the network, and on who is waited for since when."""
+    """Return the HTML of the section on who is there, with the network, and on who is waited for since when."""
     names, now = presence.members(sites), presence.presence(sites)
     if len(names) < 2:
         return ""
@@ -103,7 +103,7 @@ def _plural(verb: str, n: int) -> str:
 
 
 def coefficients(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on the coefficients of the first site's model; of others where each has a share."""
+    """Return the HTML of the section on the first site's coefficients; on those of all where each has a share."""
     models = [(site.name, site.model) for site in sites if site.model is not None]
     if not models:
         running = any(site.runs for site in sites)
@@ -118,7 +118,7 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
 
 
 def table(sites: Sequence[SiteRecord]) -> str:
-    """Return the section with a row for each site: state, rows where they may be told, rounds, traffic, away."""
+    """Return the HTML of the table of sites: state, rows where they may be told, rounds, traffic, seconds away."""
     until = max((site.latest for site in sites), default=0.0)
     own, now = {site.name: site for site in sites}, presence.presence(sites)
     rows: list[tuple[str, ...]] = []
@@ -156,7 +156,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def lanes(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on who was there when: a lane for each member, with a mark where it was started again."""
+    """Return the HTML of the section on who was there when: a lane for each member, with marks where it restarted."""
     start = min((site.began for site in sites), default=0.0)
     until = max((site.latest for site in sites), default=0.0)
     long = max(until - start, 1e-3)
@@ -188,7 +188,7 @@ def _times(n: int) -> str:
 
 
 def traffic(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on bytes sent over time, which go on from where they were after a restart."""
+    """Return the HTML of the section on bytes sent over time, which go on from where they were after a restart."""
     start = min((site.began for site in sites), default=0.0)
     lines = []
     for k, site in enumerate(sites):
@@ -203,7 +203,7 @@ def traffic(sites: Sequence[SiteRecord]) -> str:
 
 
 def events(sites: Sequence[SiteRecord]) -> str:
-    """Return the section with the events of all sites as sentences, the newest first."""
+    """Return the HTML of the section with the events of all sites as sentences, the newest first."""
     lines: list[tuple[float, str, str]] = []
     for site in sites:
         last = ""
@@ -228,7 +228,7 @@ def events(sites: Sequence[SiteRecord]) -> str:
 
 
 def settings(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on settings and versions."""
+    """Return the HTML of the section on settings and versions; "" if no site wrote any."""
     about = next((site.about for site in sites if site.about is not None), None)
     if about is None:
         return ""
@@ -252,7 +252,7 @@ def _setting(value: object) -> str:
 
 
 def footing(sites: Sequence[SiteRecord]) -> str:
-    """Return the foot of the page: what a proof is about, and of when the page is."""
+    """Return the HTML of the foot of the page: what a proof is about, and of when the page is."""
     now = max((site.latest for site in sites), default=time.time())
     return (
         "<footer><p>What is proven is about the optimiser on these rows, not about the data.</p>"
