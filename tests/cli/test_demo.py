@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from glmesh import GLMRegressor
-from glmesh.cli import demo_files, demo_hospitals
+from glmesh.cli import demo_files, demo_hospitals, demo_kill
 from glmesh.cli.demo_picture import TERMS, draw
-from glmesh.cli.demo_tables import Fits, _tables, alone, alone_text, beside_text, pooled
+from glmesh.cli.demo_tables import Fits, alone, alone_text, beside_text, pooled, tables
 from glmesh.files.model_files import Model
 from glmesh.inference import Summary
 from tests.cli.calls import fails, run
@@ -22,7 +22,7 @@ from tests.cli.calls import fails, run
 def fits(tmp_path_factory: pytest.TempPathFactory) -> Fits:
     folder = tmp_path_factory.mktemp("hospitals")
     demo_files.write(str(folder))
-    model = GLMRegressor.from_formula(demo_files.FORMULA, list(_tables(folder).values()), family="binomial")
+    model = GLMRegressor.from_formula(demo_files.FORMULA, list(tables(folder).values()), family="binomial")
     together = model.summary()
     assert isinstance(together, Summary)
     return Fits(together, alone(folder), pooled(folder))
@@ -48,7 +48,7 @@ def test_the_hospitals_together_have_the_pooled_table_and_alone_wider_intervals(
     text = alone_text(fits)
     assert text.count("–") == 1
     assert max(map(len, [*text.splitlines(), *beside_text(fits).splitlines()])) <= 80
-    assert demo_hospitals._broken(_models(0.0, 0.0), fits) == []
+    assert demo_hospitals.broken_promises(_models(0.0, 0.0), fits) == []
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,16 @@ def test_the_hospitals_together_have_the_pooled_table_and_alone_wider_intervals(
 def test_a_table_that_is_not_the_pooled_one_is_not_as_promised(column: int, words: str, fits: Fits) -> None:
     columns = fits.together.columns.copy()
     columns[3, column] += 1e-5 * columns[3, 1]
-    broken = demo_hospitals._broken(_models(0.0), replace(fits, together=replace(fits.together, columns=columns)))
+    broken = demo_hospitals.broken_promises(
+        _models(0.0), replace(fits, together=replace(fits.together, columns=columns))
+    )
     assert any(words in why for why in broken)
 
 
 def test_different_models_and_a_missing_proof_are_not_as_promised(fits: Fits) -> None:
-    assert demo_hospitals._broken(_models(0.0, 1e-16, 1e-15), fits) == ["the hospitals hold different models"]
+    assert demo_hospitals.broken_promises(_models(0.0, 1e-16, 1e-15), fits) == ["the hospitals hold different models"]
     unproven = replace(fits.together, accuracy=replace(fits.together.accuracy, coefficients=np.full(8, 1e-3)))
-    broken = demo_hospitals._broken(_models(0.0), replace(fits, together=unproven))
+    broken = demo_hospitals.broken_promises(_models(0.0), replace(fits, together=unproven))
     assert any("were asked for" in why for why in broken)
 
 
@@ -117,11 +119,11 @@ def test_a_fit_that_is_over_before_the_kill_is_made_once_more_with_an_earlier_on
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fit = _Fit(over)
-    monkeypatch.setattr(demo_hospitals, "_set_up", lambda folder: fit)
-    monkeypatch.setattr(demo_hospitals, "_killed_meanwhile", fit.killed)
+    monkeypatch.setattr(demo_kill, "set_up", lambda folder: fit)
+    monkeypatch.setattr(demo_kill, "killed_meanwhile", fit.killed)
     monkeypatch.setattr(
-        demo_hospitals,
-        "_ended",
+        demo_kill,
+        "ended",
         lambda sites, watch: dict(zip(demo_files.HOSPITALS, _models(0, 0, 0).values(), strict=True)),
     )
     monkeypatch.setattr(demo_hospitals, "table", lambda model: fits.together)

@@ -14,7 +14,7 @@ import pytest
 from glmesh.cli import watch
 from glmesh.cli.local_sites import proofs_text, tables_text
 from glmesh.cli.up import cost_text
-from glmesh.cli.watch import Watch
+from glmesh.cli.watch import SitesDisplay
 from glmesh.federation.monitor.screen import bar, left, waiting_text, went_text
 from glmesh.files.model_files import Model
 
@@ -45,7 +45,7 @@ class Process:
 
 
 class Sites:
-    """What `Watch` asks of sites, from tables."""
+    """What `SitesDisplay` asks of sites, from tables."""
 
     def __init__(self) -> None:
         self.sites = dict.fromkeys(("alice", "bob", "carol"))
@@ -70,7 +70,7 @@ class Sites:
 
 @pytest.fixture
 def sites(monkeypatch: pytest.MonkeyPatch) -> Sites:
-    monkeypatch.setattr(watch, "_EVERY", 0.0)
+    monkeypatch.setattr(watch, "EVERY", 0.0)
     monkeypatch.setenv("COLUMNS", "80")
     return Sites()
 
@@ -78,7 +78,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> Sites:
 def test_elsewhere_than_in_a_terminal_each_change_is_a_line_and_nothing_is_said_twice(
     sites: Sites, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shows = Watch()
+    shows = SitesDisplay()
     for _ in range(3):
         shows(sites)
     sites.figures = dict.fromkeys(sites.sites, FITTED)
@@ -113,7 +113,7 @@ def test_elsewhere_than_in_a_terminal_each_change_is_a_line_and_nothing_is_said_
 def test_in_a_terminal_one_block_is_drawn_over_the_one_before(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    shows = Watch()
+    shows = SitesDisplay()
     sites.figures = {name: FITTED | {"waiting": WAITING} for name in ("alice", "bob")}
     for _ in range(2):
         shows(sites)

@@ -47,7 +47,7 @@ def read(path: str) -> Addition:
     if not any(found.values()):
         raise InvalidInput(f"{path}: defines none of DATASETS, OBJECTIVES and METHODS")
     for key, entries in found.items():
-        if not isinstance(entries, dict) or not all(callable(e) or isinstance(e, Contender) for e in entries.values()):
+        if not isinstance(entries, dict) or not all(callable(Contender.of(one).make) for one in entries.values()):
             raise InvalidInput(f"{path}: {key} must be a dict from names to functions")
     methods = {name: _contender(path, name, entry) for name, entry in found["METHODS"].items()}
     return Addition(found["DATASETS"], found["OBJECTIVES"], methods)
@@ -59,7 +59,7 @@ def _contender(path: str, name: str, entry: Contender | Make) -> Contender:
     Raise InvalidInput, with the file's `path` and the entry's name, if the callable returns no object with `prepare`
     and `round`.
     """
-    contender = entry if isinstance(entry, Contender) else Contender(entry)
+    contender = Contender.of(entry)
     made = contender.make()
     if not callable(getattr(made, "prepare", None)) or not callable(getattr(made, "round", None)):
         raise InvalidInput(

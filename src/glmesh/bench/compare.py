@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -179,6 +178,8 @@ class _Course:
         `make()` returns the method.
         """
         plan, watch = self.plan, Watch(min(GOALS), self.plan.max_communications, self.plan.max_seconds)
-        where: dict[str, Any] = {"topology": self.topology, "n_nodes": plan.n_nodes, "seed": seed, "n_jobs": 1}
-        runs = [follow(problem, make(), self.best, watch, **where) for _ in range(plan.repeats)]
+        runs = [
+            follow(problem, make(), self.best, watch, topology=self.topology, n_nodes=plan.n_nodes, seed=seed, n_jobs=1)
+            for _ in range(plan.repeats)
+        ]
         return min(runs, key=lambda trace: trace.last["seconds"])

@@ -37,6 +37,11 @@ class Contender:
     kinks_only: bool = False
     fallback: Make | None = None
 
+    @staticmethod
+    def of(entry: "Contender | Make") -> "Contender":
+        """Return a Contender as it is, and a callable that returns a method as a Contender split by features."""
+        return entry if isinstance(entry, Contender) else Contender(entry)
+
     def has_use_for(self, problem: Problem) -> bool:
         """Return whether the method is worth a run on the problem.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -90,13 +90,19 @@ class Panel:
         if x != "round":
             keep &= across > 0
         colour, dash = _COLOURS[number % len(_COLOURS)], _DASHES[number // len(_COLOURS) % len(_DASHES)]
-        style: dict[str, Any] = {"color": colour, "linestyle": dash, "linewidth": 1.8, "zorder": 2}
-        if self.ours:
-            strong = trace.name in self.ours
-            style |= {"linewidth": 2.8, "zorder": 3} if strong else {"linewidth": 1.1, "alpha": 0.6}
+        strong, faint = trace.name in self.ours, bool(self.ours) and trace.name not in self.ours
         xs, ys = across[keep], above(up[keep], floor)
-        axes.plot(xs, ys, label=trace.name, **style)
-        size_of_end = 34 if style["linewidth"] > 2 else 14
+        axes.plot(
+            xs,
+            ys,
+            label=trace.name,
+            color=colour,
+            linestyle=dash,
+            linewidth=2.8 if strong else 1.1 if faint else 1.8,
+            zorder=3 if strong else 2,
+            alpha=0.6 if faint else None,
+        )
+        size_of_end = 34 if strong else 14
         axes.scatter(xs[-1:], ys[-1:], s=size_of_end, color=colour, zorder=4, clip_on=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from glmesh.cli.failures import CHECKPOINT
-from glmesh.cli.options import INTERRUPTED, USAGE
+from glmesh.cli.options import INTERRUPTED, USAGE, changed
 from glmesh.engine.agreement import digest, require_same, versions
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.parallel import ProcessGroup
@@ -49,7 +49,7 @@ def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -
             )
         quiet = options.quiet or with_all.rank > 0
         with Sentinel(options, on=with_all.rank == 0 and with_all.size > 1):
-            return command(Namespace(**vars(options) | {"quiet": quiet}), with_all)
+            return command(changed(options, quiet=quiet), with_all)
 
     return _together(work)
 

@@ -9,7 +9,7 @@ from glmesh.inference import Inference, Summary
 
 
 def table(model: Model) -> Summary | None:
-    """Return the table of a fit without a penalty; None for any other model, and where there is no table."""
+    """Return coefficients, standard errors and tests of a model without a penalty; None if it has no such table."""
     return None if model.statistics is None else table_of(Inference(model.statistics, rows=model.rows))
 
 

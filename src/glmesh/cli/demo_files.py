@@ -7,6 +7,7 @@ import numpy as np
 
 from glmesh.cli.output import check_writable, write_lines
 from glmesh.errors import InvalidInput
+from glmesh.types import Array
 
 HOSPITALS = {"alice": (420, 64.0), "bob": (310, 71.0), "carol": (530, 58.0)}  # name: (patients, their mean age)
 COLUMNS = ("age", "sex", "bmi", "systolic", "smoker", "stays", "days", "readmitted", "visits", "died")
@@ -35,6 +36,19 @@ def write(folder: str) -> list[Path]:
 
 def _patients(rng: np.random.Generator, n: int, mean_age: float) -> dict[str, list[str]]:
     """Return {name of a column: n cells as text} for n invented patients; a gap is an empty cell."""
+    texts = {name: [_cell(one) for one in column.tolist()] for name, column in _drawn(rng, n, mean_age).items()}
+    for name, part in (("bmi", 0.03), ("systolic", 0.01), ("smoker", 0.02)):
+        texts[name] = ["" if gap else one for one, gap in zip(texts[name], rng.random(n) < part, strict=True)]
+    return texts
+
+
+def _cell(value: str | float) -> str:
+    """Return a value as a cell of a .csv file: text as it is, a whole number without a decimal point."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _drawn(rng: np.random.Generator, n: int, mean_age: float) -> dict[str, Array]:
+    """Return {name of a column: its n values, an array of shape (n,)} for n invented patients, without gaps."""
     age = rng.normal(mean_age, 11.0, n).clip(19, 97).round()
     male = rng.random(n) < 0.52
     bmi = rng.normal(26.5, 4.2, n).clip(16, 48).round(1)
@@ -46,21 +60,18 @@ def _patients(rng: np.random.Generator, n: int, mean_age: float) -> dict[str, li
     ill = rng.random(n) < 1 / (1 + np.exp(0.9 - risk))
     lasts = rng.exponential(900 / np.exp(0.6 * risk)).clip(1, 365).round()
     visits = rng.poisson(np.exp(0.3 * risk) * lasts / 365)
-    texts = {
-        "age": [f"{one:g}" for one in age],
-        "sex": ["male" if one else "female" for one in male],
-        "bmi": [f"{one:g}" for one in bmi],
-        "systolic": [f"{one:g}" for one in systolic],
-        "smoker": [str(one) for one in smoker],
-        "stays": [str(one) for one in stays],
-        "days": [f"{one:g}" for one in lasts],
-        "readmitted": ["1" if one else "0" for one in ill],
-        "visits": [str(one) for one in visits],
-        "died": ["1" if one < 365 else "0" for one in lasts],
+    return {
+        "age": age,
+        "sex": np.where(male, "male", "female"),
+        "bmi": bmi,
+        "systolic": systolic,
+        "smoker": smoker,
+        "stays": stays,
+        "days": lasts,
+        "readmitted": ill.astype(np.int64),
+        "visits": visits,
+        "died": (lasts < 365).astype(np.int64),
     }
-    for name, part in (("bmi", 0.03), ("systolic", 0.01), ("smoker", 0.02)):
-        texts[name] = ["" if gap else one for one, gap in zip(texts[name], rng.random(n) < part, strict=True)]
-    return texts
 
 
 def _paths(folder: str, names: Iterable[str]) -> list[Path]:

@@ -21,7 +21,7 @@ _STEPS = 100  # [Newton steps] at most of scikit-learn, which takes about six
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """The same model, fitted in three ways."""
+    """One model, fitted in three ways: by all hospitals together, by each alone, and to all rows in one place."""
 
     together: Summary  # by all hospitals, data apart
     alone: dict[str, Summary]  # by each hospital to its own rows, by name
@@ -44,7 +44,7 @@ def alone(folder: Path) -> dict[str, Summary]:
         name: GLMRegressor.from_formula(
             demo_files.FORMULA, rows, family="binomial", n_nodes=1
         ).result_.inference.summary()
-        for name, rows in _tables(folder).items()
+        for name, rows in tables(folder).items()
     }
 
 
@@ -57,7 +57,7 @@ def pooled(folder: Path) -> dict[str, tuple[float, float]]:
     from formulaic import model_matrix
     from sklearn.linear_model import LogisticRegression
 
-    y, X = model_matrix(demo_files.FORMULA, pd.concat(_tables(folder).values(), ignore_index=True))
+    y, X = model_matrix(demo_files.FORMULA, pd.concat(tables(folder).values(), ignore_index=True))
     design, target = X.to_numpy(float), np.ravel(y.to_numpy(float))
     fit = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=_STEPS)
     coef: Vector = fit.fit(design, target).coef_[0]
@@ -66,8 +66,8 @@ def pooled(folder: Path) -> dict[str, tuple[float, float]]:
     return dict(zip(X.columns, zip(coef.tolist(), errors.tolist(), strict=True), strict=True))
 
 
-def _tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the hospitals' tables as they are in the folder, by name."""
+def tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """Return the hospitals' tables as data frames, as they are in the folder, by name."""
     import pandas as pd
 
     return {name: pd.read_csv(folder / f"{name}.csv") for name in demo_files.HOSPITALS}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from glmesh.cli.families import add_family_options, add_survival_options, check_family_options
 from glmesh.cli.like import contract_like
 from glmesh.cli.models import MODELS, loss_text, parse_family
-from glmesh.cli.options import REACHED, Parser, number, whole
+from glmesh.cli.options import REACHED, Parser, changed, number, whole
 from glmesh.cli.output import rows
 from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidInput, UnsuitablePair
@@ -58,8 +58,15 @@ def _add_init(init: Parser) -> None:
         "glmesh federation init fed.toml --model lasso --split features --like alice.csv",
         "glmesh federation init fed.toml --model ridge --alpha 0 --formula 'dose ~ age + C(ward)' --like alice.csv",
     )
+    init.add_argument("file", metavar="FILE", help="the federation file to write")
+    _add_objective(init)
+    _add_rows(init)
+    _add_training(init)
+
+
+def _add_objective(init: Parser) -> None:
+    """Add the options of the objective: loss or family, penalty and its weight, split, method, intercept."""
     add = init.add_argument
-    add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
     add_family_options(add, others=(MULTINOMIAL, COX))
     add_survival_options(add)
@@ -83,6 +90,11 @@ def _add_init(init: Parser) -> None:
     )
     intercept.add_argument("--no-intercept", dest="intercept", action="store_false", help="fit no intercept "
         "(default with gossip)")  # fmt: skip
+
+
+def _add_rows(init: Parser) -> None:
+    """Add the options on columns and rows of sites: the formula, rare levels, missing values, the contract."""
+    add = init.add_argument
     add("--rare", choices=["refuse", "drop"], default="refuse", help="with totals, a column of 0 and 1 of which "
         "one is in fewer than five rows: refuse to train (default), or train without the column")  # fmt: skip
     add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns "
@@ -104,6 +116,11 @@ def _add_init(init: Parser) -> None:
     add("--sample-weight", metavar="COLUMN", help="column of the --like file with the sample weights")
     init.add_index_base("index of the first column of svmlight text, in --like and at all sites (default auto: 1, or 0 "
         "if the file uses a 0)")  # fmt: skip
+
+
+def _add_training(init: Parser) -> None:
+    """Add the options of a run: when it ends, who talks to whom, what becomes of sites that stay away."""
+    add = init.add_argument
     add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (default 1e-6)")
     add("--max-rounds", type=whole(1), default=100_000, metavar="N", help="give up after so many (default 100000)")
     add(
@@ -259,7 +276,7 @@ def _with_times(options: Namespace) -> Namespace:
     if not options.formula or options.family != COX or options.time or options.event:
         return options
     time, event = Formula.parse(options.formula).survival or (None, None)
-    return Namespace(**vars(options) | {"time": time, "event": event})
+    return changed(options, time=time, event=event)
 
 
 def _fits_intercept(options: Namespace, problem: "ProblemPart") -> bool:

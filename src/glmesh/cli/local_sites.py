@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from glmesh.formatting import joined
 
 if TYPE_CHECKING:
     from glmesh.federation.config import Federation, Site
+    from glmesh.federation.monitor.page.record import Event
 
 _WITH_MODEL = ("certified", "alone", "stationary")  # outcomes of a node that has a model of this run
 OTHERS = 45.0  # [s] that the other nodes have to end by themselves after one has failed
@@ -103,7 +104,7 @@ class LocalSites:
             return figures
         return None
 
-    def events(self, name: str) -> list[dict[str, Any]]:
+    def events(self, name: str) -> list[Event]:
         """Return what a site has logged since the sites were started, oldest first."""
         return lines_since(self.sites[name].state / "log.jsonl", self.began)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.cli.families import check_family_options
+from glmesh.cli.options import changed
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Cox, Family, Loss, NegativeBinomial, family_of
@@ -140,28 +141,35 @@ def _cox(options: Namespace) -> Cox:
     return Cox()
 
 
-def complete(options: Namespace) -> None:
-    """Set what --family changes: alpha 0 and an intercept by default; raise InvalidInput for its options without it."""
+def completed(options: Namespace) -> Namespace:
+    """Return the options with the defaults that --family changes: alpha 0 instead of 1, and an intercept.
+
+    Raise InvalidInput for options that go with --family alone, or not with each other.
+    """
     check_family_options(options, ("link", "offset", "exposure", "no_intercept", "cluster"))
-    is_cox = options.family == Cox.name
-    for name in ("time", "event", "strata"):
-        if getattr(options, name) and not is_cox:
-            raise InvalidInput(f"--{name} goes with --family cox")
-    if options.cluster and (options.alpha or options.runtime == "mpi"):
-        raise InvalidInput(
-            "--cluster is for standard errors, which a fit with a penalty has not; leave --alpha out"
-            if options.alpha
-            else "--cluster needs all rows in one process; leave --runtime mpi out"
-        )
+    _check_beside(options)
     if not options.family:
-        options.alpha = 1.0 if options.alpha is None else options.alpha
-        return
+        return changed(options, alpha=1.0 if options.alpha is None else options.alpha)
     if options.intercept and options.no_intercept:
         raise InvalidInput("--intercept and --no-intercept exclude each other")
-    options.alpha = 0.0 if options.alpha is None else options.alpha
-    if is_cox and options.intercept:
+    if options.family == Cox.name and options.intercept:
         raise InvalidInput("--intercept: a Cox model has none, since it would cancel")
-    options.intercept = not options.no_intercept and not is_cox
+    return changed(
+        options,
+        alpha=0.0 if options.alpha is None else options.alpha,
+        intercept=not options.no_intercept and options.family != Cox.name,
+    )
+
+
+def _check_beside(options: Namespace) -> None:
+    """Raise InvalidInput for --time, --event, --strata and --cluster where they do not go with the other options."""
+    for name in ("time", "event", "strata"):
+        if getattr(options, name) and options.family != Cox.name:
+            raise InvalidInput(f"--{name} goes with --family cox")
+    if options.cluster and options.alpha:
+        raise InvalidInput("--cluster is for standard errors, which a fit with a penalty has not; leave --alpha out")
+    if options.cluster and options.runtime == "mpi":
+        raise InvalidInput("--cluster needs all rows in one process; leave --runtime mpi out")
 
 
 def _wanted_splits(choice: str, loss: Loss, refused: Mapping[Split, UnsuitablePair | None]) -> tuple[Split, ...]:
@@ -261,8 +269,8 @@ def parse_family(text: str, link: str | None = None) -> Family:
     except ValueError:
         or_estimated = f" or {ESTIMATED!r}" if family.name == NegativeBinomial.name else ""
         raise InvalidInput(f"--family {text}: {names[0]} must be a number{or_estimated}, got {parameter!r}") from None
-    changed: dict[str, Any] = {names[0]: value}
-    return replace(family, **changed)
+    given: dict[str, Any] = {names[0]: value}
+    return replace(family, **given)
 
 
 def loss_text(loss: Loss) -> str:

@@ -4,14 +4,17 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from logging import Logger
+from typing import TYPE_CHECKING, TextIO
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, Parser, whole
 from glmesh.errors import GlmeshError
 
 if TYPE_CHECKING:
+    from glmesh.federation.config import Site
     from glmesh.federation.monitor.page.record import Folder
+    from glmesh.federation.node.training import Ending
 
 LIVE = "show a page in a browser on this machine instead of a live view; prints its address, which is secret"
 
@@ -41,39 +44,52 @@ def run(options: Namespace) -> int:
     """Run one site of a federation until its training has ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Site
-    from glmesh.federation.monitor.history import History
     from glmesh.federation.monitor.log import Handshakes, line_handler, node_log
+
+    site = Site.read(options.file)
+    site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    drawn = sys.stderr.isatty() and not options.plain and not options.live
+    with ExitStack() as parts:
+        log = parts.enter_context(node_log(site.file.name, site.state / "log.jsonl"))
+        handshakes = parts.enter_context(closing(Handshakes(log)))
+        if not drawn:
+            log.addHandler(line_handler(handshakes.terminal))
+        try:
+            ending = _trained(options, site, parts, log, handshakes.terminal if drawn else None)
+        except GlmeshError as error:
+            log.error("error", extra={"why": str(error)})
+            raise
+    print(ending.sentence())
+    return exit_code(ending)
+
+
+def _trained(options: Namespace, site: "Site", parts: ExitStack, log: Logger, screen: TextIO | None) -> "Ending":
+    """Run the node of a site, shown and recorded as the options ask for, until it ends; return how it has ended.
+
+    What shows and records it is closed with `parts`. A live view is drawn on `screen`; None: there is none.
+    """
+    from glmesh.federation.monitor.history import History
     from glmesh.federation.monitor.page.record import Folder
     from glmesh.federation.monitor.screen import LiveScreen
     from glmesh.federation.monitor.server import Server
     from glmesh.federation.monitor.status import figures
     from glmesh.federation.node.process import Node
+
+    node = Node(site, log)
+    node.stop_on_signals()
+    history = parts.enter_context(closing(History(site.state / "history.jsonl")))
+    parts.enter_context(closing(Server(lambda: figures(node), site)))
+    if options.live:
+        show_live(parts, [Folder(site.state, lambda: figures(node))])
+    if screen is not None:
+        parts.enter_context(closing(LiveScreen(lambda: figures(node), log, screen)))
+    return node.run(patient=options.patient, max_rounds=options.rounds, record=lambda: history.add(figures(node)))
+
+
+def exit_code(ending: "Ending") -> int:
+    """Return the exit code of a node that has ended: REACHED, PARTIAL, INTERRUPTED or OUT_OF_ROUNDS, by its outcome."""
     from glmesh.federation.node.training import TrainingOutcome
 
-    site = Site.read(options.file)
-    site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    live = sys.stderr.isatty() and not options.plain and not options.live
-    with ExitStack() as parts:
-        log = parts.enter_context(node_log(site.file.name, site.state / "log.jsonl"))
-        handshakes = parts.enter_context(closing(Handshakes(log)))
-        if not live:
-            log.addHandler(line_handler(handshakes.terminal))
-        try:
-            node = Node(site, log)
-            node.stop_on_signals()
-            history = parts.enter_context(closing(History(site.state / "history.jsonl")))
-            parts.enter_context(closing(Server(lambda: figures(node), site)))
-            if options.live:
-                show_live(parts, [Folder(site.state, lambda: figures(node))])
-            if live:
-                parts.enter_context(closing(LiveScreen(lambda: figures(node), log, handshakes.terminal)))
-            ending = node.run(
-                patient=options.patient, max_rounds=options.rounds, record=lambda: history.add(figures(node))
-            )
-        except GlmeshError as error:
-            log.error("error", extra={"why": str(error)})
-            raise
-    print(ending.sentence())
     if ending.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE, TrainingOutcome.STATIONARY):
         return REACHED if ending.is_whole else PARTIAL
     if ending.outcome in (TrainingOutcome.TOO_FEW, TrainingOutcome.WAITED):

@@ -47,6 +47,11 @@ class Parser(argparse.ArgumentParser):
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
 
 
+def changed(options: argparse.Namespace, **values: object) -> argparse.Namespace:
+    """Return the options with other `values` of some of them, by name; the options that are given stay as they are."""
+    return argparse.Namespace(**vars(options) | values)
+
+
 def _index_base(text: str) -> str | int:
     """Return the value of --index-base: 0 or 1 as an int, any other text unchanged."""
     return int(text) if text in ("0", "1") else text

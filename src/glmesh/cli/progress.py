@@ -80,7 +80,7 @@ class Progress:
         return f"{on * full}{off * (width - full)}  {info}"
 
     def _elapsed(self) -> float:
-        """Return the seconds since the run began."""
+        """Return the seconds on the clock of this machine since the run began."""
         return time.perf_counter() - self._began
 
     def _look(self, run: "Run") -> float:

@@ -5,8 +5,9 @@ import sys
 from argparse import Namespace
 from dataclasses import asdict
 from math import isfinite
-from typing import Any
+from typing import NamedTuple, TypedDict
 
+import networkx as nx
 import numpy as np
 
 from glmesh import Cola, Network, Problem, Status, __version__, plot, solve
@@ -22,8 +23,8 @@ from glmesh.cli.failures import (
     rounds_done,
     told,
 )
-from glmesh.cli.models import MODELS, ModelChoice, choose, complete, loss_text
-from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
+from glmesh.cli.models import MODELS, ModelChoice, choose, completed, loss_text
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, changed
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
@@ -41,6 +42,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
+from glmesh.functions import Loss
 from glmesh.methods import MaximumLikelihood
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.network import Plan, topology
@@ -59,10 +61,31 @@ def run(options: Namespace) -> int:
     """Fit a model to a data file, in this process or on the ranks of an MPI program; return the exit code."""
     if options.weights is not None:
         print("glmesh: warning: --weights is now --mixing; the old name goes in the next release", file=sys.stderr)
-        options.mixing = options.weights
+        options = changed(options, mixing=options.weights)
     if options.runtime == "mpi" or cluster.launched() > 1:
         return cluster.run(options, train)
     return train(options, SINGLE_PROCESS)
+
+
+class SimulatedNetwork(NamedTuple):
+    """The network that a fit is spread over: its graph, its clock if it has one, and what fails in it."""
+
+    graph: nx.Graph
+    clock: Network | None  # None: seconds are those of this machine
+    plan: Plan | None  # the fault plan; None: nothing fails
+
+    @staticmethod
+    def of(options: Namespace) -> "SimulatedNetwork":
+        """Return the network that the options describe; raise InvalidInput if the fault plan does not fit it."""
+        graph = _graph(options)
+        given = {"latency": options.latency, "bandwidth": options.bandwidth}
+        clock = {name: value for name, value in given.items() if value is not None}
+        return SimulatedNetwork(graph, Network(**clock) if clock else None, read_plan(options, graph))
+
+
+def _graph(options: Namespace) -> nx.Graph:
+    """Return the graph of the options --topology, --nodes and --seed."""
+    return topology.build(options.topology, options.nodes, options.seed)
 
 
 def train(options: Namespace, processes: ProcessGroup) -> int:
@@ -70,91 +93,130 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     first = processes.rank == 0
     if first:
         _check_outputs(options)
-    if sum(one is not None for one in (options.model, options.loss, options.family)) != 1:
-        raise _what_to_fit(options)
-    complete(options)
+    _check_what_to_fit(options)
+    options = completed(options)
     choice = choose(options)
-
-    graph = topology.build(options.topology, options.nodes, options.seed)
-    plan, done = read_plan(options, graph), rounds_done(options) if first else None
-    given = {"latency": options.latency, "bandwidth": options.bandwidth}
-    clock = {name: value for name, value in given.items() if value is not None}
+    network = SimulatedNetwork.of(options)
+    done = rounds_done(options) if first else None
 
     _tell(options, f"Reading {options.data}")
     rows_read = _rows(options, processes, choice)
-    if rows_read.design is not None:
-        options.intercept = rows_read.design.has_intercept and not choice.loss.compares_rows
+    options = _as_data_say(options, choice, rows_read)
     if choice.loss.compares_rows:
-        options.nodes = 1 if rows_read.strata is None else int(rows_read.strata.max()) + 1
-        graph = topology.build(options.topology, options.nodes, options.seed)
-    shape = shape_of(rows_read.X, processes)
-    network = Network(**clock) if clock else None
-    objective = {
+        network = network._replace(graph=_graph(options))
+    shape, info = shape_of(rows_read.X, processes), NetworkInfo.of_graph(network.graph, options.seed)
+    objective = _objective(options, choice)
+    split, why = choice.split_of(lambda one: ProblemSpec.of(**objective, split=one), shape[:2], info, network.clock)
+    problem = _problem(options, objective, split, rows_read, processes)
+    for remark in rows_read.remarks:
+        _tell(options, f"  {remark}")
+    _tell(options, _introduction(options, choice, (shape, split, why), rows_read) + plan_text(network.plan))
+    if options.checkpoint:
+        _tell(options, checkpoint_text(options, done))
+    result = _solved(options, problem, network, processes)
+    if first:
+        _conclude(options, choice, network, result, rows_read)
+    return exit_code(result)
+
+
+def _as_data_say(options: Namespace, choice: ModelChoice, rows: RowsRead) -> Namespace:
+    """Return the options with what the data decide: a formula whether there is an intercept, strata how many nodes."""
+    if rows.design is not None:
+        options = changed(options, intercept=rows.design.has_intercept and not choice.loss.compares_rows)
+    if choice.loss.compares_rows:
+        options = changed(options, nodes=1 if rows.strata is None else int(rows.strata.max()) + 1)
+    return options
+
+
+class ObjectiveOptions(TypedDict):
+    """An objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
+
+    loss: Loss
+    penalty: str  # name
+    alpha: float
+    l1_ratio: float | None
+    fit_intercept: bool
+
+
+def _objective(options: Namespace, choice: ModelChoice) -> ObjectiveOptions:
+    """Return the objective as keyword arguments of `ProblemSpec.of` and `Problem.glm`, but for the split."""
+    return {
         "loss": choice.loss,
         "penalty": choice.penalty,
         "alpha": options.alpha,
         "l1_ratio": options.l1_ratio,
         "fit_intercept": options.intercept,
     }
-    info = NetworkInfo.of_graph(graph, options.seed)
-    split, why = choice.split_of(lambda one: ProblemSpec.of(**objective, split=one), shape[:2], info, network)
-    problem = _problem(options, {**objective, "split": split}, rows_read, processes)
-    for remark in rows_read.remarks:
-        _tell(options, f"  {remark}")
-    _tell(options, _introduction(options, choice, (shape, split, why), rows_read) + plan_text(plan))
-    if options.checkpoint:
-        _tell(options, checkpoint_text(options, done))
+
+
+def _solved(options: Namespace, problem: Problem, network: SimulatedNetwork, processes: ProcessGroup) -> Result:
+    """Return the result of fitting the problem as the options ask for; the first process shows the progress."""
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
     result = solve(
         problem,
         method=_method(options),
-        topology=graph,
+        topology=network.graph,
         n_nodes=options.nodes,
         tol=options.tol,
         max_rounds=options.max_rounds,
         stop=options.stop,
         seed=options.seed,
         callback=progress,
-        record_every=options.record_every or RECORD_EVERY[split],
-        network=network,
+        record_every=options.record_every or RECORD_EVERY[problem.spec.split],
+        network=network.clock,
         mixing=options.mixing,
         partition=options.partition,
-        faults=plan,
+        faults=network.plan,
         checkpoint=make_checkpoint(options),
         checkpoint_every=options.checkpoint_every or EVERY,
         n_jobs=options.threads,
         runtime=processes,
     )
-    if first:
+    if processes.rank == 0:
         progress.finish(result)
-        result = _clustered(result, rows_read)
-        model = _model(options, choice, split, plan, result, rows_read)
-        _write(options, model, result)
-        scored = options.runtime == "simulation" and not choice.loss.compares_rows  # hazards are not times
-        pooled = (rows_read.X, rows_read.said) if scored else None
-        _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
-    return exit_code(result)
+    return result
 
 
-def _problem(options: Namespace, objective: dict[str, Any], rows: RowsRead, processes: ProcessGroup) -> Problem:
-    """Return the problem on the samples of all processes; `rows` are those that this process has read.
+def _conclude(
+    options: Namespace, choice: ModelChoice, network: SimulatedNetwork, result: Result, rows_read: RowsRead
+) -> None:
+    """Write the model and the other files of a fit that has ended, and print how it ended."""
+    result = _clustered(result, rows_read)
+    model = _model(options, choice, network.plan, result, rows_read)
+    _write(options, model, result)
+    scored = options.runtime == "simulation" and not choice.loss.compares_rows  # hazards are not times
+    pooled = (rows_read.X, rows_read.said) if scored else None
+    _tell(options, _summary(options, model, result, pooled, virtual=network.clock is not None))
 
-    `objective` has loss, penalty and split as keyword arguments of `Problem.glm`.
-    """
-    X, fit = rows.X, {**objective, "sample_weight": rows.weight}
+
+def _problem(
+    options: Namespace, objective: ObjectiveOptions, split: Split, rows: RowsRead, processes: ProcessGroup
+) -> Problem:
+    """Return the problem on the samples of all processes; `rows` are those that this process has read."""
+    X, offset = rows.X, None
     if rows.offset:
         X, last = rows.X[:, :-1], rows.X[:, -1]
-        fit["offset"] = np.log(last) if options.exposure else last
+        offset = np.log(last) if options.exposure else last
     contract = rows.contract
     names = (contract.names or None) if contract is not None and contract.header else None
     names = names[:-1] if names and rows.offset else names
     if rows.strata is not None:
         parts = [(X[own], rows.y[own], None if rows.weight is None else rows.weight[own]) for own in _strata(rows)]
-        return Problem.from_nodes(parts, **objective).named(names)
+        return Problem.from_nodes(parts, split=split, **objective).named(names)
     if options.runtime == "simulation":
-        return Problem.glm(X, rows.y, **fit).named(names)
-    spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, rows.y, processes, **spread, **fit).named(names)
+        return Problem.glm(X, rows.y, split=split, sample_weight=rows.weight, offset=offset, **objective).named(names)
+    return scatter(
+        X,
+        rows.y,
+        processes,
+        n_nodes=options.nodes,
+        partition=options.partition,
+        seed=options.seed,
+        split=split,
+        sample_weight=rows.weight,
+        offset=offset,
+        **objective,
+    ).named(names)
 
 
 def _strata(rows: RowsRead) -> list[Indices]:
@@ -180,13 +242,15 @@ def exit_code(result: Result) -> int:
     return REACHED if result.reached else OUT_OF_ROUNDS
 
 
-def _what_to_fit(options: Namespace) -> Exception:
-    """Return (not raise) the InvalidInput for options that have both --model and --loss, or neither."""
+def _check_what_to_fit(options: Namespace) -> None:
+    """Raise InvalidInput unless exactly one of --model, --loss and --family was given."""
+    if sum(one is not None for one in (options.model, options.loss, options.family)) == 1:
+        return
     if options.model or options.loss or options.family:
-        return InvalidInput(
+        raise InvalidInput(
             "--model, --loss and --family exclude each other; --model NAME stands for a loss and a penalty"
         )
-    return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}), --loss NAME or --family NAME")
+    raise InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}), --loss NAME or --family NAME")
 
 
 def _check_outputs(options: Namespace) -> None:
@@ -251,14 +315,12 @@ def _named(contract: Contract | None) -> str:
     return f"; target {contract.target}{labels}{weights}"
 
 
-def _model(
-    options: Namespace, choice: ModelChoice, split: str, plan: Plan | None, result: Result, rows_read: RowsRead
-) -> Model:
+def _model(options: Namespace, choice: ModelChoice, plan: Plan | None, result: Result, rows_read: RowsRead) -> Model:
     """Return the Model to be saved: coefficients, loss, penalty, names and labels, and figures of the run as `info`."""
     info: dict[str, str | float] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
-        "split": split,
+        "split": result.problem.spec.split,
         "nodes": options.nodes,
         "topology": options.topology,
         "seed": options.seed,

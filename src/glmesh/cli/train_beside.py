@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,20 +29,21 @@ class Beside:
     @staticmethod
     def of(options: Namespace, formula: Formula | None) -> Beside:
         """Return the columns that the options or Surv(time, event) name; raise InvalidInput for two that exclude."""
-        time, event = options.time or "", options.event or ""
-        if formula is not None and formula.survival:
-            if (time, event) not in (("", ""), formula.survival):
-                raise InvalidInput(f"--time and --event, and {formula.response} in the formula: leave the options out")
-            time, event = formula.survival
-        made = Beside(time, event, options.strata or "", options.cluster or "")
-        if time and options.target not in (None, time):
-            raise InvalidInput(f"--target {options.target} and --time {time} exclude each other; leave --target out")
-        if twice := doubled([one for one in (time, event, *{made.strata, made.cluster}) if one]):
-            raise InvalidInput(f"time, event and strata or cluster are columns of their own, and {twice[0]!r} is two")
-        used = () if formula is None else formula.variables
-        if made.strata and made.strata in used:
-            raise InvalidInput(f"--strata {made.strata} is a column of the formula, too; leave one of both out")
+        made = Beside(*_times(options, formula), options.strata or "", options.cluster or "")
+        if made.time and options.target not in (None, made.time):
+            raise InvalidInput(
+                f"--target {options.target} and --time {made.time} exclude each other; leave --target out"
+            )
+        made.check(() if formula is None else formula.variables)
         return made
+
+    def check(self, used: Sequence[str]) -> None:
+        """Raise InvalidInput if a column is named for two purposes; `used` are the columns of the formula."""
+        named = (self.time, self.event, *{self.strata, self.cluster})
+        if twice := doubled([one for one in named if one]):
+            raise InvalidInput(f"time, event and strata or cluster are columns of their own, and {twice[0]!r} is two")
+        if self.strata and self.strata in used:
+            raise InvalidInput(f"--strata {self.strata} is a column of the formula, too; leave one of both out")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +77,17 @@ class Beside:
         frame.require(self.names)
         found = [_numbers(frame, name) if name else None for name in (self.strata, self.cluster)]
         return found[0], found[1]
+
+
+def _times(options: Namespace, formula: Formula | None) -> tuple[str, str]:
+    """Return the names of the columns (time, event), each "" without one; raise InvalidInput if they are said twice."""
+    named = options.time or "", options.event or ""
+    if formula is None or not formula.survival:
+        return named
+    if named not in (("", ""), formula.survival):
+        raise InvalidInput(f"--time and --event, and {formula.response} in the formula: leave the options out")
+    time, event = formula.survival
+    return time, event
 
 
 def _numbers(frame: Frame, name: str) -> Indices:

@@ -80,34 +80,90 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     beside = Beside.of(options, formula)
     if beside.names and not is_table(path):
         raise InvalidInput(f"{path}: {listed(beside.options)} need a table, whose columns have names: .csv, .parquet")
-    drops = options.missing == "drop" or (options.missing is None and bool(formula or options.family))
-    table = read_table(
-        path,
-        target=beside.time or (options.target if formula is None else formula.targets[0]),
-        ids=options.ids,
-        weight=options.sample_weight,
-        header=options.header,
-        encoding=options.encoding,
-        index_base=options.index_base,
-        texts=(*beside.labels, *(() if formula is None else formula.candidates)),
-        gaps=drops,
-    )
+    reading = _Reading(options, processes, formula, beside, classifies)
+    table = reading.table(path)
     if not is_table(path):
         return _plain(table, classifies=classifies)
-    if formula is not None:
-        return _by_formula(options, processes, table, formula, beside, classifies=classifies, drops=drops)
-    return _by_names(options, processes, table, beside, classifies=classifies, drops=drops)
+    return reading.by_names(table) if formula is None else reading.by_formula(table, formula)
 
 
-def _by_names(
-    options: Namespace, processes: ProcessGroup, table: DataTable, beside: Beside, *, classifies: bool, drops: bool
-) -> RowsRead:
-    """Return the samples of a table whose columns are the features; `drops`: rows with a gap are left out."""
-    kept = without_gaps(without_gaps(table, beside.names)) if drops else table
-    strata, clusters = beside.numbers(kept)
-    made = _of_table(options, processes, beside.without(kept), classifies=classifies)
-    made = replace(made, strata=strata, clusters=clusters)
-    return replace(made, rows=_rows_in_all(table.m, kept.m, processes)) if drops else made
+@dataclass(frozen=True)
+class _Reading:
+    """How this process reads its table: the options of `train`, the formula, and the columns beside the features."""
+
+    options: Namespace
+    processes: ProcessGroup  # the ranks, which all read a table of their own and agree on its columns
+    formula: Formula | None  # that makes the columns of features; None: the table's own are
+    beside: Beside
+    classifies: bool  # whether the loss needs a target with two labels
+
+    @property
+    def drops(self) -> bool:
+        """Return whether rows that lack a value in a used column are left out and counted, instead of refused."""
+        if self.options.missing is not None:
+            return bool(self.options.missing == "drop")
+        return bool(self.formula or self.options.family)
+
+    def table(self, path: str) -> DataTable:
+        """Return the file at `path` as a table, with the columns that may hold text as they are."""
+        options, formula = self.options, self.formula
+        return read_table(
+            path,
+            target=self.beside.time or (options.target if formula is None else formula.targets[0]),
+            ids=options.ids,
+            weight=options.sample_weight,
+            header=options.header,
+            encoding=options.encoding,
+            index_base=options.index_base,
+            texts=(*self.beside.labels, *(() if formula is None else formula.candidates)),
+            gaps=self.drops,
+        )
+
+    def by_names(self, table: DataTable) -> RowsRead:
+        """Return the samples of a table whose columns are the features."""
+        beside = self.beside
+        kept = without_gaps(without_gaps(table, beside.names)) if self.drops else table
+        strata, clusters = beside.numbers(kept)
+        made = _of_table(self.options, self.processes, beside.without(kept), classifies=self.classifies)
+        made = replace(made, strata=strata, clusters=clusters)
+        return replace(made, rows=_rows_in_all(table.m, kept.m, self.processes)) if self.drops else made
+
+    def by_formula(self, whole: DataTable, formula: Formula) -> RowsRead:
+        """Return the samples that a formula makes of a table, with the design of all processes' tables."""
+        options, beside = self.options, self.beside
+        extra = tuple(one for one in (options.offset, options.exposure) if one)
+        used = (*formula.variables, *extra)
+        Frame.of_table(whole).require((*used, *beside.names))
+        table = without_gaps(whole, (*used, *beside.names)) if self.drops else whole
+        strata, clusters = beside.numbers(table)
+        if beside.event:
+            table = with_events(table, beside.event)
+        frame = Frame.of_table(table)
+        levels = self.processes.all_gather([Levels.of(frame, formula)])
+        design = with_moments(design_of(formula, levels), [frame], self.processes)
+        made = self._with_response(designed(table, design, frame, extra), formula, frame)
+        text = made.y is not table.y and formula.target
+        response = (
+            [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"]
+            if text
+            else []
+        )
+        found = _of_table(options, self.processes, made, classifies=self.classifies)
+        columns = f"columns of the formula: {listed(list(design.names))}"
+        return replace(
+            found,
+            strata=strata,
+            clusters=clusters,
+            design=design,
+            rows=_rows_in_all(whole.m, table.m, self.processes),
+            remarks=(columns, *response, *_remarks_on(table, used)),
+        )
+
+    def _with_response(self, table: DataTable, formula: Formula, frame: Frame) -> DataTable:
+        """Return the table with the response that a formula makes of `frame`, or with 0 and 1 in place of two texts."""
+        if not formula.target and not formula.survival:
+            return replace(table, y=response_of(formula, frame))
+        return _two_texts(table, self.options) if formula.target and not self.classifies else table
 
 
 def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> None:
@@ -127,50 +183,6 @@ def _refuse_beside_formula(options: Namespace, formula: Formula, path: str) -> N
         raise InvalidInput(f"--formula: the response {formula.response!r} must be one column, or a function of one")
     if options.intercept and not formula.has_intercept:
         raise InvalidInput("--intercept and a formula without one exclude each other; leave --intercept out")
-
-
-def _by_formula(
-    options: Namespace,
-    processes: ProcessGroup,
-    table: DataTable,
-    formula: Formula,
-    beside: Beside,
-    *,
-    classifies: bool,
-    drops: bool,
-) -> RowsRead:
-    """Return the samples that a formula makes of a table, with the design of all processes' tables."""
-    extra = tuple(one for one in (options.offset, options.exposure) if one)
-    used = (*formula.variables, *extra)
-    whole = table
-    Frame.of_table(table).require((*used, *beside.names))
-    if drops:
-        table = without_gaps(table, (*used, *beside.names))
-    strata, clusters = beside.numbers(table)
-    if beside.event:
-        table = with_events(table, beside.event)
-    frame = Frame.of_table(table)
-    levels = processes.all_gather([Levels.of(frame, formula)])
-    design = with_moments(design_of(formula, levels), [frame], processes)
-    made = designed(table, design, frame, extra)
-    if not formula.target and not formula.survival:
-        made = replace(made, y=response_of(formula, frame))
-    elif formula.target and not classifies:
-        made = _two_texts(made, options)
-    text = made.y is not table.y and formula.target
-    response = (
-        [f"{formula.target}: {spoken(table.labels[1:])} counts as 1, {spoken(table.labels[:1])} as 0"] if text else []
-    )
-    found = _of_table(options, processes, made, classifies=classifies)
-    columns = f"columns of the formula: {listed(list(design.names))}"
-    return replace(
-        found,
-        strata=strata,
-        clusters=clusters,
-        design=design,
-        rows=_rows_in_all(whole.m, table.m, processes),
-        remarks=(columns, *response, *_remarks_on(table, used)),
-    )
 
 
 def _remarks_on(table: DataTable, used: Collection[str]) -> list[str]:

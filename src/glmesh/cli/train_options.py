@@ -53,6 +53,17 @@ def add_options(parser: Parser) -> None:
         after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
         usage="glmesh train DATA (--model NAME | --loss NAME | --family NAME) [options]",
     )
+    _add_data(parser)
+    _add_what_to_fit(parser)
+    _add_spreading(parser)
+    _add_running(parser)
+    _add_clock(parser)
+    _add_failures(parser)
+    _add_outputs(parser)
+
+
+def _add_data(parser: Parser) -> None:
+    """Add DATA, and the options that say how it is read."""
     add = parser.add_argument
     add("data", metavar="DATA", help="the file to learn from")
     add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the last)")
@@ -62,6 +73,9 @@ def add_options(parser: Parser) -> None:
         "and count them (default with --family or --formula), or refuse the file (default otherwise)")  # fmt: skip
     parser.add_text_options()
 
+
+def _add_what_to_fit(parser: Parser) -> None:
+    """Add the options that name the objective: formula, loss or family, penalty, intercept."""
     add = parser.add_argument_group("what to fit").add_argument
     add("--formula", metavar="TEXT", help="response and terms, as in 'ill ~ age + C(ward)', instead of all columns of "
         "a table: texts become columns per level, and the model file keeps how (docs/estimators.md); it says whether "
@@ -86,6 +100,9 @@ def add_options(parser: Parser) -> None:
         "--faults: split by features); --family has one by itself")  # fmt: skip
     add("--no-intercept", action="store_true", help="fit no intercept with --family")
 
+
+def _add_spreading(parser: Parser) -> None:
+    """Add the options that say how the data are spread over nodes, and who talks to whom."""
     spread = parser.add_argument_group("how to spread it")
     add_network(spread)
     add = spread.add_argument
@@ -97,6 +114,9 @@ def add_options(parser: Parser) -> None:
     add("--partition", choices=("shuffled", "contiguous", "balanced"), default="shuffled",
         help="who gets what: at random, in order, or equal numbers of nonzeros (default shuffled)")  # fmt: skip
 
+
+def _add_running(parser: Parser) -> None:
+    """Add the options of the method: its acceleration and passes, when it stops, where it runs."""
     add = parser.add_argument_group("how to run").add_argument
     add("--acceleration", choices=("auto", "momentum", "sums", "newton", "none"), default="auto",
         help="momentum, exact sums or Newton's method (for networks that stand still), none (the published method), or "
@@ -125,6 +145,9 @@ def add_options(parser: Parser) -> None:
         help="threads to compute with, on which the result does not depend (default: by the size of the data)",
     )
 
+
+def _add_clock(parser: Parser) -> None:
+    """Add the options of the network clock: latency and bandwidth."""
     add = parser.add_argument_group("a clock for the network (else seconds are those of this machine)").add_argument
     add(
         "--latency",
@@ -135,12 +158,18 @@ def add_options(parser: Parser) -> None:
     add("--bandwidth", type=number(positive=True), metavar="BYTES",
         help="bytes that a node can send in a second (default 125e6, a gigabit, with --latency)")  # fmt: skip
 
+
+def _add_failures(parser: Parser) -> None:
+    """Add the options for what fails, and for going on after a crash: fault plan and checkpoints."""
     add = parser.add_argument_group("when things fail").add_argument
     add("--faults", metavar="FILE", help="a .toml with the nodes, links and messages that fail, and when")
     add("--checkpoint", metavar="DIR", help=f"a folder for {CHECKPOINT}, which holds the run so far; if it is there, "
         "the same command goes on from it, as if it had never stopped")  # fmt: skip
     add("--checkpoint-every", type=whole(1), metavar="N", help=f"rounds between two checkpoints (default {EVERY})")
 
+
+def _add_outputs(parser: Parser) -> None:
+    """Add the options that name the files to write, and --quiet."""
     add = parser.add_argument_group("what to write").add_argument
     add("--out", default="glmesh-model.npz", metavar="FILE", help="file for the model (default glmesh-model.npz)")
     add("--history", metavar="FILE", help="a .csv file for objective, gap, bytes, ... along the run")

@@ -13,7 +13,7 @@ from glmesh.cli.local_sites import LocalSites, proofs_text, tables_text
 from glmesh.cli.node import show_live
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import count, duration, folded
-from glmesh.cli.watch import Watch
+from glmesh.cli.watch import SitesDisplay
 from glmesh.files.model_files import Model
 from glmesh.formatting import joined
 
@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
     parts = ExitStack()
     if options.live:
         show_live(parts, [Folder(site.state, partial(ask, site)) for site in sites.sites.values()])
-    watch = Watch(in_place=not options.verbose)
+    watch = SitesDisplay(in_place=not options.verbose)
     try:
         sites.start()
         sites.wait(watch)

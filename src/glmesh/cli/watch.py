@@ -11,13 +11,13 @@ from glmesh.cli.output import duration, folded, plain
 from glmesh.federation.monitor.history import Figures
 from glmesh.formatting import joined
 
-_EVERY = 0.25  # [s] between two pictures in a terminal, and between two looks at the sites
+EVERY = 0.25  # [s] between two pictures in a terminal, and between two looks at the sites
 _LONGEST = 30.0  # [s] between two lines on progress alone, where lines are not overwritten
 _MEETING = ("starting", "meeting")  # states of a site that may still have remarks on its data
 _SHORT = 3.0  # [s] that sites are waited for at a meeting before that is worth words
 
 
-class Watch:
+class SitesDisplay:
     """Callback of `LocalSites.wait` that shows progress, the sites' states, and who is waited for.
 
     In a terminal that is one block of lines that is drawn over the one before; elsewhere a line for each change of
@@ -39,7 +39,7 @@ class Watch:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + _EVERY
+        self._next = now + EVERY
         figures = {name: sites.look(name) for name in sites.sites}
         states = {name: _state(sites, name, figures[name]) for name in sites.sites}
         if not set(states.values()) & set(_MEETING):
@@ -78,7 +78,7 @@ class Watch:
                 print(folded(f"{joined(new)}: {why}", self._stream), file=self._stream, flush=True)
 
     def clear(self) -> None:
-        """Remove the block from the terminal."""
+        """Remove the block with the states of the sites from the terminal."""
         print(self._erasing(), end="", file=self._stream, flush=True)
 
     def _erasing(self) -> str:
@@ -87,7 +87,7 @@ class Watch:
         return f"\x1b[{drawn}A\x1b[J" if drawn else ""
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a text on lines of its own, which stay above the block of states."""
         self.clear()
         print(text, file=self._stream, flush=True)
 
@@ -107,7 +107,7 @@ class Watch:
         self._drawn = len(lines)
 
     def _line(self, states: str, leader: Figures | None, seconds: str) -> None:
-        """Print a line if states have changed, or progress has and the last such line is long enough ago."""
+        """Print a line if states have changed, or if progress has and the last line on progress is long enough ago."""
         from glmesh.federation.monitor.screen import went_text
 
         progress, waits = "", _waits(leader)

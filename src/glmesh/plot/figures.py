@@ -161,6 +161,11 @@ def finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
     return figure
 
 
+def head(axes: "Axes", text: str) -> None:
+    """Write the heading of a panel above its left end."""
+    axes.set_title(text, color=INK, fontsize=11, loc="left")
+
+
 def save(figure: "Figure", path: Path, **options: Any) -> None:
     """Write a figure to the file `path`, whole or not at all, in the format that the name's ending says.
 
@@ -187,7 +192,7 @@ def _panel(
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set_title(label, color=INK, fontsize=11, loc="left")
+    head(axes, label)
     x, sent = np.asarray(history["communications"]), np.asarray(history["bytes"])
     line: dict[str, Any] = {"color": BLUE, "linewidth": 1.8}
     points: dict[str, Any] = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
@@ -312,7 +317,7 @@ def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> No
     crisp = "nearest" if n_nodes <= _LABELLED else "antialiased"
     axes.imshow(np.dstack([colours, member]), extent=extent, aspect="auto", interpolation=crisp)
     axes.set_xlim(x[0], x[-1])
-    axes.set_title("who was there", color=INK, fontsize=11, loc="left")
+    head(axes, "who was there")
     axes.set_ylabel("node" if n_nodes <= _LABELLED else f"{n_nodes:,} nodes", color=INK)
     if n_nodes <= _RULED:
         axes.hlines(np.arange(1, n_nodes) - 0.5, x[0], x[-1], colors="white", linewidths=0.7)
@@ -409,7 +414,7 @@ def training(
         for row, against in enumerate(("round", "bytes")):
             axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
             if row == 0:
-                axes.set_title(label, color=INK, fontsize=11, loc="left")
+                head(axes, label)
             _draw_histories(axes, histories, ("objective", "gap", "consensus")[column], against, tol)
     return finish(drawn, path, title)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.errors import InvalidInput
-from glmesh.plot.figures import BLUE, GREY, INK, ORANGE, TINT, Path, finish, new_figure, plain_axes
+from glmesh.plot.figures import BLUE, GREY, INK, ORANGE, TINT, Path, finish, head, new_figure, plain_axes
 from glmesh.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ def selection(
     left.semilogx(alphas, mse_path, color=GREY, linewidth=0.7, alpha=0.7)
     left.fill_between(alphas, mean - spread, mean + spread, color=TINT, linewidth=0)
     left.semilogx(alphas, mean, color=BLUE, linewidth=1.8)
-    left.set_title("mean squared error on held-out samples", color=INK, fontsize=11, loc="left")
+    head(left, "mean squared error on held-out samples")
     right = [] if coefs is None else [drawn.add_subplot(1, 2, 2)]
     for axes in right:
         assert coefs is not None
         lines = axes.semilogx(alphas, coefs.T, linewidth=1.2)
-        axes.set_title("coefficients", color=INK, fontsize=11, loc="left")
+        head(axes, "coefficients")
         if names is not None:
             _name_ends(axes, alphas, coefs, [str(name) for name in names], lines)
     for axes in (left, *right):

@@ -243,7 +243,7 @@ def test_a_real_browser_shows_the_live_page_and_renews_it_without_an_error(tmp_p
     for heading in ("Proof", "Who is there", "Sites", "Presence", "Traffic", "Events", "Settings and versions"):
         assert f"<h2>{heading}</h2>" in seen
     assert '<p id="lost" role="status" hidden="">' in seen
-    assert page._server.seen, "the script asked for news"
+    assert page.seen, "the script asked for news"
 
 
 @pytest.mark.waits

@@ -14,7 +14,7 @@ import pytest
 
 from glmesh.errors import UnreadableFile
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.charts import COLOURS, HEIGHT, Line, chart
+from glmesh.federation.monitor.page.charts import COLOURS, HEIGHT, Line, Upright, chart
 from glmesh.federation.monitor.page.document import STYLE
 from glmesh.federation.monitor.page.record import MOST, Folder, SiteRecord
 from glmesh.federation.monitor.page.sections import lanes, traffic
@@ -231,7 +231,7 @@ def test_a_gap_of_0_is_at_the_floor_the_goal_is_drawn_and_ends_are_marked() -> N
         Line("alice", (((0.0, 1.0), (1.0, 1e-3), (2.0, 0.0)),), 0),
         Line("bob", (((0.0, 0.5), (2.0, 1e-5)),), 1),
     ]
-    drawn = chart(lines, "seconds", "proof", logarithmic=True, goal=1e-4)
+    drawn = chart(lines, "seconds", "proof", Upright(logarithmic=True, goal=1e-4))
     ends = [float(y) for y in re.findall(r"class='c\d end' cx='[\d.]+%' cy='([\d.]+)'", drawn)]
     assert max(ends) == HEIGHT
     assert f"y='{HEIGHT + 4:.1f}' text-anchor='end'>0</text>" in drawn
@@ -249,15 +249,18 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
 
 def test_lines_that_lie_on_each_other_are_one_line_with_all_names() -> None:
     alike = [Line(name, (((0.0, 1.0), (9.0, 1e-3 * (1 + k / 1000))),), k) for k, name in enumerate(("alice", "bob"))]
-    drawn = chart([*alike, Line("carol", (((0.0, 1.0), (9.0, 0.1)),), 2)], "rounds", "proof", logarithmic=True)
+    drawn = chart([*alike, Line("carol", (((0.0, 1.0), (9.0, 0.1)),), 2)], "rounds", "proof", Upright(logarithmic=True))
     assert drawn.count("<polyline") == 2
     assert "alice, bob" in drawn
 
 
 def test_one_point_and_none() -> None:
-    assert chart([Line("a", (((1.0, 1e-9),),))], "rounds", "proof", logarithmic=True, goal=1e-6).count("circle") == 2
-    assert chart([Line("a", ())], "rounds", "proof", goal=1e-4) == ""
-    assert ">0</text>" in chart([Line("a", (((0.0, 0.0), (1.0, 0.0)),))], "rounds", "proof", logarithmic=True)
+    assert (
+        chart([Line("a", (((1.0, 1e-9),),))], "rounds", "proof", Upright(logarithmic=True, goal=1e-6)).count("circle")
+        == 2
+    )
+    assert chart([Line("a", ())], "rounds", "proof", Upright(goal=1e-4)) == ""
+    assert ">0</text>" in chart([Line("a", (((0.0, 0.0), (1.0, 0.0)),))], "rounds", "proof", Upright(logarithmic=True))
 
 
 def test_text_has_11_pixels_or_more_on_every_screen(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What can be found out about a node before it starts, one finding per thing that was looked at."""
 
+from __future__ import annotations
+
 import datetime
 import errno
 import math
@@ -43,6 +45,34 @@ class Finding:
     level: str = "ok"  # or "warning", or "error": the node would not run
 
 
+@dataclass(frozen=True)
+class OwnData:
+    """A site's data file in three forms: as it is, in the order of a contract, and as rows of the problem.
+
+    A contract says which target, columns and labels every site has.
+    """
+
+    file: SiteData
+    contract: Contract  # of the federation file, or as the site's own file has it
+    fitted: Fitted
+    rows: NodeData
+
+    @staticmethod
+    def read(site: Site) -> OwnData:
+        """Return the data of a site; raise an error of the file, or Mismatch, if the site could not train with it."""
+        file = SiteData.read(site)
+        contract = own_contract(file.table, site)
+        fitted = file.fitted(contract)
+        rows = file.node_data(fitted)
+        _check_labels(file.table, rows.spec)
+        summary = _alone(rows.summary())
+        if site.federation.problem.by_totals:
+            rows.check(summary, site.me)
+        else:
+            rows.compose(summary, site.me)
+        return OwnData(file, contract, fitted, rows)
+
+
 def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     """Check the node that the node file at `path` describes, before it starts; yield a Finding per check.
 
@@ -58,28 +88,32 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield from _certificates(site)
     yield from _port(site)
     try:
-        own = SiteData.read(site)
-        contract = own_contract(own.table, site)
-        fitted = own.fitted(contract)
-        data = own.node_data(fitted)
-        _check_labels(own.table, data.spec)
-        summary = _alone(data.summary())
-        if federation.problem.by_totals:
-            data.check(summary, site.me)
-        else:
-            data.compose(summary, site.me)
+        own = OwnData.read(site)
     except (GlmeshError, OSError) as error:
         yield Finding("data", str(error), "error")
         return
-    table, by_samples = fitted.table, federation.problem.split == "samples"
-    yield Finding("data", f"{table.m:,} samples, {table.X.shape[1]:,} features, split by {federation.problem.split}")
-    yield from _contract(site, own, fitted, contract)
-    if data.spec.loss.classifies:
-        yield Finding("labels", spoken(own.table.labels).replace(", ", " and "))
+    yield from _table(site, own)
     if federation.problem.by_totals:
-        yield from _totals(site, data)
+        yield from _totals(site, own.rows)
     else:
-        yield _tried("state folder", lambda: _state(Store(site, own)))
+        yield _tried("state folder", lambda: _state(Store(site, own.file)))
+    yield from _network(site)
+    if not federation.problem.by_totals:
+        yield from _gossip(site, own)
+
+
+def _table(site: Site, own: OwnData) -> Iterator[Finding]:
+    """Yield Findings on a site's table: its size, whether it fits the contract, and its labels."""
+    table, split = own.fitted.table, site.federation.problem.split
+    yield Finding("data", f"{table.m:,} samples, {table.X.shape[1]:,} features, split by {split}")
+    yield from _contract(site, own)
+    if own.rows.spec.loss.classifies:
+        yield Finding("labels", spoken(own.file.table.labels).replace(", ", " and "))
+
+
+def _network(site: Site) -> Iterator[Finding]:
+    """Yield Findings on the network: how fast it mixes, whether neighbours can be reached, what they can learn."""
+    federation = site.federation
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
     for peer, address in site.addresses.items():
@@ -87,12 +121,15 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
     yield Finding("privacy", federation.disclosure, "ok" if federation.is_masked else "warning")
-    if federation.problem.by_totals:
-        return
-    d = data.columns.d if by_samples else table.m
+
+
+def _gossip(site: Site, own: OwnData) -> Iterator[Finding]:
+    """Yield Findings on a site that trains by gossip: bytes of messages, and the time of a fit."""
+    federation, table = site.federation, own.fitted.table
+    d = own.rows.columns.d if federation.problem.split == "samples" else table.m
     message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
-    rounds = _ROUNDS / math.sqrt(gap)
+    rounds = _ROUNDS / math.sqrt(1.0 - federation.mixing.lambda2)
     minutes = rounds * (LATENCY + message * len(site.addresses) * SECONDS_A_BYTE) / 60
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
@@ -168,26 +205,25 @@ def _port(site: Site) -> Iterator[Finding]:
         yield Finding("port", f"{site.file.listen!r} is no address; expected host:port", "error")
 
 
-def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> Iterator[Finding]:
+def _contract(site: Site, own: OwnData) -> Iterator[Finding]:
     """Yield a Finding on how a site's table fits the contract, and a warning for each column that looks wrong.
 
-    The contract says which target, columns and labels every site has; `own` is the site's table, `fitted` that in the
-    contract's order.
+    The contract says which target, columns and labels every site has.
     """
     if site.federation.data is not None:
-        yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
-    elif own.table.names is not None:
+        yield Finding("contract", f"fits {listed(own.contract.names) or 'target and rows'}")
+    elif own.file.table.names is not None:
         yield Finding(
             "contract",
             f"none in the federation file, so files are compared when sites meet; this one has "
-            f"{listed(own.table.names)} (to compare now: `glmesh federation init --like FILE` of one site)",
+            f"{listed(own.file.table.names)} (to compare now: `glmesh federation init --like FILE` of one site)",
         )
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
-    found, offers = warnings_of(own), {site.file.name: own.offer}
-    found += [*fitted.remarks(), *scale_warnings(site.file.name, offers, contract)]
+    found, offers = warnings_of(own.file), {site.file.name: own.file.offer}
+    found += [*own.fitted.remarks(), *scale_warnings(site.file.name, offers, own.contract)]
     if not site.federation.problem.by_totals:
-        found += gossip_warnings(offers, contract)
+        found += gossip_warnings(offers, own.contract)
     for remark in found:
         yield Finding("columns", remark, "warning")
 

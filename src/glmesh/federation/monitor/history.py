@@ -1,10 +1,19 @@
 """Figures of a node over time, a line of JSON per entry; `glmesh report` draws them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from glmesh.errors import UnreadableFile
+
+
+class WaitingFigures(TypedDict):
+    """Whom a node waits for, as JSON: what `Waiting` has."""
+
+    names: Sequence[str]  # of the members
+    since: float  # [s] since 1970
+    until: float | None  # [s] since 1970; None: without limit
 
 
 class NeighbourFigures(TypedDict, total=False):
@@ -30,7 +39,7 @@ class Figures(TypedDict, total=False):
     tol: float  # relative gap to be proven
     tol_se: float  # [standard errors] that coefficients may be off; missing unless a family has no penalty
     neighbours: dict[str, NeighbourFigures]  # by name
-    waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
+    waiting: WaitingFigures | None  # None: nobody is waited for
     refused: dict[str, str]  # why members cannot take part, by name
     round: int  # rounds made, or totals
     members: list[str]  # names of the sites whose data is in the answer

@@ -203,6 +203,11 @@ class LivePage:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def seen(self) -> str:
+        """Return the version of the page that a browser fetched last; "" before the first request with the token."""
+        return self._server.seen
+
     def _draw(self, before: Snapshot | None) -> Snapshot:
         """Return the page as the folders have it now; the one `before`, None: there is none, if nothing is new."""
         records = [folder.look() for folder in self._folders]

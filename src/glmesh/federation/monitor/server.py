@@ -80,7 +80,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Close the port and end its thread."""
+        """Close the port at which figures are asked for, and end the thread that answers there."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)

@@ -3,7 +3,9 @@
 import math
 import time
 
-from glmesh.federation.monitor.history import Figures, NeighbourFigures
+from glmesh.federation.monitor.history import Figures, NeighbourFigures, WaitingFigures
+from glmesh.federation.node.neighbourhood import Waiting
+from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.process import Node
 
 
@@ -23,7 +25,7 @@ def figures(node: Node) -> Figures:
         "bytes_received": sum(link.received for link in links.values()),
         "tol": neighbourhood.site.federation.problem.tol,
         "neighbours": {link.name: _neighbour(node, peer) for peer, link in links.items()},
-        "waiting": None if neighbourhood.waiting is None else vars(neighbourhood.waiting) | {},
+        "waiting": None if neighbourhood.waiting is None else _waiting(neighbourhood.waiting),
         "refused": {neighbourhood.name(k): why for k, why in neighbourhood.gossip.refused().items()},
     }
     part = neighbourhood.site.federation.problem
@@ -32,20 +34,30 @@ def figures(node: Node) -> Figures:
     if node.totals is not None:
         out = {**out, **node.totals.figures}
     if participant is not None:
-        trainer = participant.trainer
-        certificate = trainer.certificate
-        out |= {
-            "round": trainer.state.round,
-            "members": [neighbourhood.name(k) for k in trainer.members],
-            "without": [member.name for k, member in enumerate(trainer.federation.members) if k not in trainer.members],
-            "certificate": None if certificate is None else _finite(certificate.relative),
-            "certificate_round": None if certificate is None else certificate.round,
-            "objective": _finite(trainer.state.objective),
-            "missed": trainer.skipped,
-            "communications": participant.exchange.communications,
-            "done": [neighbourhood.name(k) for k in trainer.members if participant.proven_round(k) >= 0],
-        }
+        out |= _of_gossip(participant)
     return out
+
+
+def _of_gossip(participant: Participant) -> Figures:
+    """Return the figures of a node that trains by gossip: its round, members, proof and exchanges."""
+    trainer, name = participant.trainer, participant.neighbourhood.name
+    certificate = trainer.certificate
+    return {
+        "round": trainer.state.round,
+        "members": [name(k) for k in trainer.members],
+        "without": [member.name for k, member in enumerate(trainer.federation.members) if k not in trainer.members],
+        "certificate": None if certificate is None else _finite(certificate.relative),
+        "certificate_round": None if certificate is None else certificate.round,
+        "objective": _finite(trainer.state.objective),
+        "missed": trainer.skipped,
+        "communications": participant.exchange.communications,
+        "done": [name(k) for k in trainer.members if participant.proven_round(k) >= 0],
+    }
+
+
+def _waiting(waiting: Waiting) -> WaitingFigures:
+    """Return whom a node waits for, since when and until when [s since 1970], as JSON can hold it."""
+    return {"names": waiting.names, "since": waiting.since, "until": waiting.until}
 
 
 def _finite(value: float) -> float | None:

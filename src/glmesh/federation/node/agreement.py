@@ -77,9 +77,10 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
 
 
 def _other_kinds(contracts: Mapping[str, Contract], federation: Federation) -> dict[str, str]:
-    """Return {site: why} of sites at which a column that stands alone in the formula holds text, and at others numbers.
+    """Return {site: why} of sites at which a column of the formula holds text and at others numbers, or vice versa.
 
-    Or the other way round. The dict is empty where the contract says the kinds, and without a formula.
+    Only columns that stand alone in a term count. The dict is empty where the contract says the kinds, and without a
+    formula.
     """
     if federation.data is not None or not federation.problem.formula:
         return {}

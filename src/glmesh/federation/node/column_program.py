@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glmesh.core import Block, Certificate
-from glmesh.core.totals import Total
 from glmesh.errors import InvalidInput
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.questions import Questions, Steps
@@ -110,7 +109,6 @@ class ColumnProgram:
             steps = method.round(block, state)
             request = next(steps)
             while True:
-                assert isinstance(request, Total)
                 sums = yield from questions.sum(request)
                 try:
                     request = steps.send(sums)

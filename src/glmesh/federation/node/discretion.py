@@ -79,6 +79,10 @@ class SiteDiscretion:
         sizes = (pulls**2).sum(axis=1)
         return not (sizes.any() and self.rules.shows_few(pulls.shape[1], sizes, sizes))
 
+    def judge(self, *, too_far: bool) -> None:
+        """Note whether the coming point is `too_far`: one at which few rows would show; count such points in a row."""
+        self.too_far, self.far = too_far, self.far + 1 if too_far else 0
+
     def check_shape(self, curvatures: Vector) -> None:
         """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
         self.rules.check_shape(np.abs(curvatures))

@@ -74,7 +74,7 @@ class Forecast:
 
     @staticmethod
     def of_counts(federation: Federation, counts: list[int], n_links: int) -> Forecast:
-        """Return the Forecast of totals with so many numbers each, `counts`, at a site with `n_links` neighbours."""
+        """Return the Forecast of len(counts) totals, of which total k has counts[k] numbers, at a site with n_links."""
         sites = len(federation.members)
         passed_on = max(1.0, (sites - 1) / n_links)  # contributions of a total that a link carries, at the least
         sent = NUMBER * sum(counts) * passed_on

@@ -79,7 +79,7 @@ class SiteFrame:
         left_out: dict[str, dict[str, None]] = {name: {} for name in self.categories}
         n: int | None = None
         for _ in range(ATTEMPTS):
-            found: dict[str, _Counted] = {}
+            found: dict[str, _LevelCounts] = {}
             for name in self.categories:
                 found[name] = yield from self._count(name, frame, ask)
             for name, one in found.items():
@@ -106,7 +106,9 @@ class SiteFrame:
 
     def alone(self) -> DesignAgreement | None:
         """Return what would be agreed on if this site had no others; None: its rows alone make no columns."""
-        found = {name: _Counted(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories}
+        found = {
+            name: _LevelCounts(_counts(self.frame, name), (), 0, 0, False, self.frame.m) for name in self.categories
+        }
         kept, frame = np.ones(self.frame.m, dtype=np.bool_), self._merged(self.frame, found)
         try:
             design = with_moments(self._design(found, [self.sites.index(self.me)]), [frame])
@@ -116,7 +118,7 @@ class SiteFrame:
 
     # --- counting
 
-    def _count(self, name: str, frame: Frame, ask: Ask) -> Generator[WantedTotal, Unsigned, _Counted]:
+    def _count(self, name: str, frame: Frame, ask: Ask) -> Generator[WantedTotal, Unsigned, _LevelCounts]:
         """Return the levels of a variable with their rows over all sites; it yields requests for totals."""
         own = _counts(frame, name)
         said = [plain(one) for one in self.columns[name].levels]
@@ -124,7 +126,7 @@ class SiteFrame:
             content = np.array([frame.m, *(own.get(level, 0) for level in said)], dtype=np.uint64)
             total = yield from ask({"levels": name, "slots": len(said)}, content)
             counts = dict(zip(said, total[1:].tolist(), strict=True))
-            return _Counted.of(counts, int(total[0]), told=True)
+            return _LevelCounts.of(counts, int(total[0]), told=True)
         for attempt in range(ATTEMPTS):
             slots = {level: self._slot(name, level, attempt) for level in own}
             content = np.zeros((SLOTS << attempt) + 1, dtype=np.uint64)
@@ -139,7 +141,7 @@ class SiteFrame:
                 words = yield from ask(head, self._texts(common, slots, own))
             texts = self._read(name, attempt, common, total[1:], words.reshape(len(common), WORDS))
             if texts is not None:
-                return _Counted.of(texts, int(total[0]), told=False, n_few=_n_few(total[1:]))
+                return _LevelCounts.of(texts, int(total[0]), told=False, n_few=_n_few(total[1:]))
         raise Refusal(
             f"the levels of {name} cannot be told apart; write them into the federation file",
             public=f"levels of {name}",
@@ -178,7 +180,7 @@ class SiteFrame:
 
     # --- what follows
 
-    def _refuse_rare(self, name: str, found: _Counted, frame: Frame) -> None:
+    def _refuse_rare(self, name: str, found: _LevelCounts, frame: Frame) -> None:
         """Raise Refusal for rare levels, if the federation refuses them or merging them leaves one that is rare."""
         if found.n_rare:
             self._refuse_rare_levels(name, found, frame)
@@ -192,7 +194,7 @@ class SiteFrame:
             )
             raise Refusal(why, public=why)
 
-    def _refuse_rare_levels(self, name: str, found: _Counted, frame: Frame) -> None:
+    def _refuse_rare_levels(self, name: str, found: _LevelCounts, frame: Frame) -> None:
         """Raise Refusal for rare levels, unless they are to be left out, or to be merged into one that is not rare."""
         which = f" ({listed(found.rare)})" if found.rare else ""
         levels = f"{found.n_few} level{'s' if found.n_few > 1 else ''} of {name}{which}"
@@ -206,7 +208,7 @@ class SiteFrame:
             do = "merge levels in the files, or write rare_levels = 'merge' or 'drop' into [problem]"
             raise Refusal(f"{few}{here}; {do}", public=few)
 
-    def _refuse_alone(self, name: str, found: _Counted, frame: Frame) -> None:
+    def _refuse_alone(self, name: str, found: _LevelCounts, frame: Frame) -> None:
         """Raise Refusal if all rows of this site have one level, and no others have it, so that it tells the site."""
         own = _counts(frame, name)
         if self.reveal_sites or len(own) != 1 or len(self.sites) < 2:
@@ -219,7 +221,7 @@ class SiteFrame:
                 public=f"refused by {self.me}",
             )
 
-    def _merged(self, frame: Frame, found: Mapping[str, _Counted]) -> Frame:
+    def _merged(self, frame: Frame, found: Mapping[str, _LevelCounts]) -> Frame:
         """Return the frame with `OTHERS` in place of levels that are not kept, and texts in columns of categories."""
         columns = dict(frame.columns)
         for name, one in found.items():
@@ -230,11 +232,11 @@ class SiteFrame:
                 )
         return replace(frame, columns=columns)
 
-    def _is_number(self, name: str, found: _Counted) -> bool:
+    def _is_number(self, name: str, found: _LevelCounts) -> bool:
         """Return whether the levels of a variable are numbers, none of which is merged."""
         return self.columns[name].kind != CATEGORY and not (self.rare_levels == "merge" and found.n_rare)
 
-    def _design(self, found: Mapping[str, _Counted], members: Sequence[int]) -> Design:
+    def _design(self, found: Mapping[str, _LevelCounts], members: Sequence[int]) -> Design:
         """Return the design of the levels that were found; Refusal says what is wrong with the formula for them."""
         variables = []
         for name in self.formula.variables:
@@ -252,7 +254,7 @@ class SiteFrame:
             raise Refusal(str(error), public=str(error)) from None
         return made
 
-    def _variable(self, name: str, found: _Counted) -> Variable:
+    def _variable(self, name: str, found: _LevelCounts) -> Variable:
         """Return a category with the levels that are kept, in the order of the contract, or sorted."""
         reference = self.columns[name].reference
         rare = tuple(found.rare)
@@ -276,7 +278,7 @@ class SiteFrame:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _LevelCounts:
     """Levels of a variable over all sites: those with enough rows, and what is known of the others."""
 
     kept: dict[str, int]  # level -> rows, LEAST_LEVEL or more; in the order of the contract if `told`
@@ -287,11 +289,11 @@ class _Counted:
     n: int  # rows in all
 
     @staticmethod
-    def of(counts: Mapping[str, int], n: int, *, told: bool, n_few: int = 0) -> _Counted:
+    def of(counts: Mapping[str, int], n: int, *, told: bool, n_few: int = 0) -> _LevelCounts:
         """Return what counts of n rows in all say; `n_few` is the number of rare levels whose texts are not told."""
         kept = {level: times for level, times in counts.items() if times >= LEAST_LEVEL}
         rare = tuple(level for level, times in counts.items() if 0 < times < LEAST_LEVEL)
-        return _Counted(kept, rare, n_few + len(rare), n - sum(kept.values()), told, n)
+        return _LevelCounts(kept, rare, n_few + len(rare), n - sum(kept.values()), told, n)
 
 
 def _n_few(counts: Unsigned) -> int:
@@ -336,7 +338,7 @@ def _text(value: str | float | None) -> str:
     return "" if value is None else plain(value)
 
 
-def _rare_text(name: str, found: _Counted, rule: str) -> str:
+def _rare_text(name: str, found: _LevelCounts, rule: str) -> str:
     """Return a sentence that says which levels of a variable are rare, how many rows they have, and what is done."""
     which = f" ({listed(found.rare)})" if found.rare else ""
     done = f"merged into {OTHERS!r}" if rule == "merge" else "left out with their rows"

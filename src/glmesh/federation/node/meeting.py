@@ -1,10 +1,12 @@
 """First phase of a node: meet the others, agree on what the data of all sites is, or say who does not fit and why."""
 
+from __future__ import annotations
+
 import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -39,6 +41,7 @@ from glmesh.federation.wire import (
 )
 from glmesh.files.archive import remove_parts
 from glmesh.formatting import rows_text
+from glmesh.types import Tree
 
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
 _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
@@ -66,6 +69,21 @@ def _other_version(me: str, name: str, theirs: str) -> str:
 
 class Stopped(Exception):
     """Raised inside a meeting when the node was told to stop."""
+
+
+class _OwnFiles(NamedTuple):
+    """What a site reads before it meets the others: its data, and the checkpoint of an earlier run."""
+
+    data: SiteData
+    store: Store  # of checkpoints
+    saved: Tree | None  # the checkpoint; None: there is none
+
+    @staticmethod
+    def read(site: Site) -> _OwnFiles:
+        """Return the data and the checkpoint of a site; raise an error if one of them cannot be read."""
+        data = SiteData.read(site)
+        store = Store(site, data)
+        return _OwnFiles(data, store, store.load())
 
 
 class Meeting:
@@ -109,44 +127,54 @@ class Meeting:
 
     def _meet(self) -> Agreed:
         """Do the work of `run` and return the next phase; raise Stopped if the node was told to stop."""
+        own = self._open()
         neighbourhood, site, gossip = self.neighbourhood, self._site, self._gossip
-        error: Exception | None = None
-        try:
-            own = SiteData.read(site)
-            store = Store(site, own)
-            saved = store.load()
-            if self._by_features:
-                neighbourhood.compare_targets(own.table)
-        except (GlmeshError, OSError) as caught:
-            error = caught
-        for remark in [self._federation.disclosure, *self._federation.remarks()]:
-            self._log.warning("reveals", extra={"why": remark})
-        neighbourhood.links.start()
-        remove_parts(site.state)
-        neighbourhood.phase = "meeting"
-        if self._late:
-            self._log.info("late", extra={"why": _LATE})
-        if error is not None:
-            self._withdraw(error)
-        if saved is not None:
-            gossip.merge(saved["gossip"])
+        if own.saved is not None:
+            gossip.merge(own.saved["gossip"])
         if not self._late:
-            gossip.publish(GossipEntry(OFFER, site.me, 1, offer=own.offer))
-        contract, federation = self._agree(own)
+            gossip.publish(GossipEntry(OFFER, site.me, 1, offer=own.data.offer))
+        contract, federation = self._agree(own.data)
         try:
-            fitted = own.fitted(contract)
-            data = own.node_data(fitted)
+            fitted = own.data.fitted(contract)
+            data = own.data.node_data(fitted)
         except GlmeshError as caught:
             self._withdraw(caught)
-        self._remark(own, fitted, contract)
+        self._remark(own.data, fitted, contract)
         if not federation.members[site.me].late:  # late, or refused by the others, which go on without it
             gossip.publish(GossipEntry(FITS, site.me, 1, 1))
         federation = self._gather(self._without_statement(FITS))
         if self._by_features:
-            federation = self._compare(late=federation.members[site.me].late, resumed=saved is not None)
+            federation = self._compare(late=federation.members[site.me].late, resumed=own.saved is not None)
         neighbourhood.waiting = None
         summary = summary_of(data, fitted.labels)
-        return Agreed(neighbourhood, federation, data, summary, fitted, store, saved, contract, own.left_out)
+        return Agreed(
+            neighbourhood, federation, data, summary, fitted, own.store, own.saved, contract, own.data.left_out
+        )
+
+    def _open(self) -> _OwnFiles:
+        """Read this site's data and checkpoint, log what its neighbours may learn, and open its links.
+
+        Return what was read. A site whose files cannot be used tells all members so, and raises Mismatch.
+        """
+        own: _OwnFiles | None = None
+        error: Exception | None = None
+        try:
+            own = _OwnFiles.read(self._site)
+            if self._by_features:
+                self.neighbourhood.compare_targets(own.data.table)
+        except (GlmeshError, OSError) as caught:
+            error = caught
+        for remark in [self._federation.disclosure, *self._federation.remarks()]:
+            self._log.warning("reveals", extra={"why": remark})
+        self.neighbourhood.links.start()
+        remove_parts(self._site.state)
+        self.neighbourhood.phase = "meeting"
+        if self._late:
+            self._log.info("late", extra={"why": _LATE})
+        if error is not None:
+            self._withdraw(error)
+        assert own is not None  # or an error was caught
+        return own
 
     # agreement
 
@@ -262,10 +290,7 @@ class Meeting:
                 raise Stopped
             neighbourhood.wait_for(missing, since, since + within)
             if time.time() > since + within:
-                for node in missing:
-                    why = f"it did not come within {within:g} s{neighbourhood.link_trouble(node)}"
-                    why += "; if it has ended, start it again" if self._late and node not in neighbourhood.ended else ""
-                    gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
+                self._refuse_absent(missing, within)
                 continue
             message = neighbourhood.next_message()
             if message is not None:
@@ -273,6 +298,14 @@ class Meeting:
             neighbourhood.raise_if_refused()
             for peer, why in list(self._differs.items()):
                 gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
+
+    def _refuse_absent(self, missing: Sequence[int], within: float) -> None:
+        """Tell all members that those in `missing`, which did not come `within` that time [s], are refused."""
+        for node in missing:
+            why = f"it did not come within {within:g} s{self.neighbourhood.link_trouble(node)}"
+            again = self._late and node not in self.neighbourhood.ended
+            why += "; if it has ended, start it again" if again else ""
+            self._gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
 
     def _without(self, refused: Mapping[int, str]) -> Federation:
         """Return the federation in which the members `refused`, {number: why}, count as late.

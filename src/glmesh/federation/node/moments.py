@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from glmesh.contract.fitting import listed
 from glmesh.core.moments import Measured, moment_totals
+from glmesh.core.totals import Sums
 from glmesh.errors import Mismatch
 from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.questions import Elsewhere, Questions, Steps
@@ -23,14 +23,14 @@ def with_moments(agreed: DesignAgreement, questions: Questions, rules: RuleBook)
 
     Refusal is raised at this site if few of its rows would show in the sums, or an expression is not finite there; at
     all sites if an expression is one of 0 and 1, and one of them is rare. InvalidInput is raised at all sites if
-    an expression has the same value in all rows.
+    an expression is constant over all rows.
     """
     if not agreed.design.standardised:
         return agreed
     try:
         _check_rows(agreed, rules)
         steps = moment_totals(agreed.design, [agreed.frame])
-        sums: Any = None
+        sums: Sums | None = None
         while True:
             total = next(steps) if sums is None else steps.send(sums)
             sums = yield from questions.sum(total)

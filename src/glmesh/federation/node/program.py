@@ -107,6 +107,7 @@ class _Fit:
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning = program, beginning
         self._questions = Questions(beginning, program.n_nodes)
+        self._discretion: SiteDiscretion | None = None  # what the site's rules hold back; None: the fit is no family's
         self._block = self._with_discretion(program.block, program.names)
         self._dropped: list[int] = []
         self._scale = np.ones(program.block.p + 1)
@@ -145,7 +146,7 @@ class _Fit:
         return self._answer(state, rounds, certified=certified).to_bytes()
 
     def _answer(self, state: HoldsModel, rounds: int, *, certified: bool) -> Answer:
-        """Return the Answer of a fit that has ended after so many rounds; dropped columns have the coefficient 0."""
+        """Return the Answer of a fit that has ended after `rounds` rounds; dropped columns have the coefficient 0."""
         method, block, program = self._method, self._block, self._program
         rows = np.append(state.w, state.intercept).reshape(block.loss.n_outputs, -1)
         if len(rows) > 1:
@@ -180,9 +181,8 @@ class _Fit:
         """Return the rows, for a family with the names of the columns and what the site's rules hold back."""
         if not block.loss.by_likelihood:
             return block
-        return replace(
-            block, names=tuple(names), discretion=SiteDiscretion(self._program.rules, bool(self._beginning.start))
-        )
+        self._discretion = SiteDiscretion(self._program.rules, bool(self._beginning.start))
+        return replace(block, names=tuple(names), discretion=self._discretion)
 
     def _design(self, columns: FormulaColumns) -> Steps:
         """Agree on levels of categories and moments of numbers, and take the formula's columns for the table's.
@@ -225,7 +225,7 @@ class _Fit:
         n_rows = len(block.y[0])
         held_out = [float(len(rows)) for rows in rows_of_folds(n_rows, program.n_folds)]
         shows = [float(program.rules.shows_constant(block, scales(exponents), changed=bool(self._beginning.start)))]
-        if block.discretion is None:
+        if self._discretion is None:
             shows = []
         gaps = [] if program.left_out is None else [float(program.left_out)]
         counts = np.concatenate([[float(n_rows)], held_out, shows, gaps, level_counts(block.X[0])])
@@ -238,7 +238,7 @@ class _Fit:
         if held_out:
             check_folds(n_coefficients(block), sums[1 : 1 + len(held_out)], len(self._beginning.members))
         others = sums[1 + len(held_out) :]
-        if shows:
+        if self._discretion is not None:
             self._discretion.asks_cones = others[0] == 0.0
         if gaps:
             self._left_out = self._rows_in_all(sums[0], int(others[len(shows)]))
@@ -260,12 +260,6 @@ class _Fit:
         names = None if block.names is None else tuple(block.names[k] for k in kept)
         self._block = replace(block, X=[X], penalty=block.penalty.take(np.array(whole[:-1])), names=names, _norms=None)
         return [*kept, width]
-
-    @property
-    def _discretion(self) -> SiteDiscretion:
-        """Return what the site's rules hold back from a fit of a family."""
-        assert isinstance(self._block.discretion, SiteDiscretion)
-        return self._block.discretion
 
     def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
         """Make one round of the method; it is a generator, which yields the round's requests."""
@@ -305,23 +299,22 @@ class _Fit:
         """
         for rows, point in method.trials(block, state):
             at = np.append(point[0], point[1]).tobytes()
-            if rows.discretion is None:
+            if self._discretion is None:
                 self._program.rules.check_point(rows, self._scale[: block.p + 1], point)
             elif at != self._checked:
                 self._checked = at
-                self._check_step(rows, state, point)
+                self._check_step(rows, state, point, self._discretion)
 
-    def _check_step(self, rows: Rows, state: LikelihoodState, point: Point) -> None:
-        """Check the point of a family's next total; raise Refusal, or let the step be too long for this site."""
-        discretion = self._discretion
+    def _check_step(self, rows: Rows, state: LikelihoodState, point: Point, discretion: SiteDiscretion) -> None:
+        """Check the point of a family's next total; raise Refusal, or let the step be too long by `discretion`."""
         try:
             self._program.rules.check_point(rows, self._scale[: rows.p + 1], point)
         except Refusal:
             if state.query is None or not state.query.step.any() or discretion.far >= FAR:
                 raise
-            discretion.too_far, discretion.far = True, discretion.far + 1
+            discretion.judge(too_far=True)
         else:
-            discretion.too_far, discretion.far = False, 0
+            discretion.judge(too_far=False)
 
 
 def _spoken(label: str | float) -> str:

@@ -57,7 +57,7 @@ class Questions:
         assert total.at is not None  # sites compare it; methods that do not say it are not run
         at = total.at.astype("<f8").tobytes()
         steps = summation([total], self._n_nodes)
-        answer: Any = None
+        answer: Unsigned | None = None
         while True:
             try:
                 query = next(steps) if answer is None else steps.send(answer)

@@ -53,9 +53,9 @@ def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> D
 
 
 def _check_values(frame: Frame, formula: Formula, *, drops_gaps: bool) -> None:
-    """Refuse values of a site's columns that the formula's terms do not take.
+    """Raise InvalidData or Mismatch for values of a site's columns that the formula's terms do not take.
 
-    Where gaps are not dropped, what refuses these says so first.
+    Unless rows with gaps are dropped, numbers are not looked at here: the check for gaps names what is missing.
     """
     if drops_gaps:
         for one in formula.factors.values():

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.node.answer import Answer
+from glmesh.federation.node.final_model import FinalModel
 from glmesh.federation.node.fit_figures import FitFigures, ReleaseFigures, released_figures
 from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
@@ -27,7 +27,6 @@ from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
-from glmesh.files.model_files import Model
 from glmesh.formatting import rows_text
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import Rows
@@ -391,7 +390,8 @@ class Totalling:
         outcome = _OUTCOMES.get(answer.failure, TrainingOutcome.NO_OPTIMUM)
         if answer.certified:
             outcome = TrainingOutcome.CERTIFIED
-        model = self._model(answer, outcome)
+        sent = max(self.contributions.values(), default=0)
+        model = FinalModel(answer, outcome, sent, self._federation, self._site, self._own).to_model()
         self._save()
         if not (self._federation.problem.is_unpenalised and outcome in _NO_MODEL):
             model.save(self._site.state / "model.npz")
@@ -422,69 +422,6 @@ class Totalling:
         calling = self.info.neighbours[self.info.me] if self._again else ()  # perhaps seconds before their next call
         there = self._neighbourhood.linked.union(agreement.there(time.monotonic()), calling)
         return all(k in agreement.everybody and agreement.everybody[k].final for k in there)
-
-    def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
-        """Return the Model that the node writes to its file, from the answer that all sites voted for."""
-        part, names, loss = self._federation.problem, self.info.names, self._block.loss
-        classes: tuple[float | str, ...] | None = self._summary.classes if loss.classifies else None
-        if loss.n_outputs > 1 or (classes is not None and any(isinstance(one, str) for one in self._fitted.labels)):
-            classes = self._fitted.labels
-        return Model(
-            coef=answer.coef,
-            intercept=answer.intercept,
-            loss=loss.name,
-            penalty=part.penalty,
-            alpha=part.alpha if answer.curve is None else answer.curve.alpha,
-            l1_ratio=float(part.model().l1_ratio or 0.0),
-            classes=classes,
-            info=self._provenance(answer, outcome),
-            contract=self._own.contract_of_model(answer.design, part),
-            design=answer.design,
-            statistics=answer.statistics,
-            federation=self._site.federation.name,
-            digest=self._site.federation.digest,
-            sites=tuple(names[k] for k in answer.members),
-            without=tuple(name for k, name in enumerate(names) if k not in answer.members),
-        )
-
-    def _provenance(self, answer: Answer, outcome: TrainingOutcome) -> dict[str, str | float | int]:
-        """Return what a model file tells of the fit that made it, {key: value}: rounds, proof, dropped columns, ..."""
-        part = self._federation.problem
-        info: dict[str, str | float | int] = {
-            "status": outcome.name.lower(),
-            "node": self._site.file.name,
-            "split": part.split,
-            "method": "totals",
-            "rounds": answer.totals,
-            "nodes": len(answer.members),
-            "communications": max(self.contributions.values(), default=0),
-        }
-        if np.isfinite(answer.gap):
-            proof = answer.certificate
-            info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
-            info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
-        if part.family:
-            fitted = None if answer.statistics is None else answer.statistics.fitted.family  # with an estimated theta
-            info |= asdict(fitted or self._block.loss) | ({"exposure": part.exposure} if part.exposure else {})
-        if np.isfinite(answer.off):
-            info["standard_errors_off"] = answer.off
-        if answer.remark:
-            info["remark"] = answer.remark
-        if self._federation.revealed:
-            info["revealed"] = self._federation.revealed
-        if answer.dropped:
-            columns = self._own.columns(answer.design, part)
-            info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
-        if answer.left_out is not None:
-            info |= {"rows": answer.left_out[0], "rows_left_out": answer.left_out[1]}
-        if answer.said:
-            info["levels"] = "; ".join(answer.said)
-        if answer.curve is not None:
-            curve = answer.curve
-            info |= {"cv_folds": part.cv, "cv_rule": part.choose}
-            found = {"cv_alphas": curve.weights, "cv_losses": curve.means, "cv_standard_errors": curve.errors}
-            info |= {key: " ".join(repr(float(one)) for one in values) for key, values in found.items()}
-        return info
 
 
 def _federation_info(federation: Federation, site: Site) -> FederationInfo:

@@ -66,7 +66,7 @@ class Ending:
 
 
 def look_again(seconds: float) -> float:
-    """Return the seconds between two entries of the history of a phase that has lasted for so many `seconds`."""
+    """Return the seconds between two entries of the history of a phase that has lasted for `seconds` by now."""
     return min(LOOK, max(SOONEST, seconds / 20.0))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def pack(bundle: Bundle) -> bytes:
         return len(content)
 
     given = bundle.totals
-    tree: dict[str, Any] = {
+    tree: dict[str, object] = {
         "statuses": [[one.author, *map(blob, (one.body, one.signature, one.certificate))] for one in bundle.statuses],
         "views": [blob(one.body) for one in bundle.views],
         "parts": [

@@ -20,7 +20,7 @@ LONGEST_TEXT = 1000  # [characters] of any text in a statement
 WHOLE = 1 << 62  # whole numbers are from 0 to below this
 
 T = TypeVar("T")
-_KNOWN_HINTS: dict[type[object], dict[str, Any]] = {}
+_KNOWN_HINTS: dict[type[object], dict[str, object]] = {}
 
 
 class Keys(Protocol):
@@ -64,14 +64,14 @@ def built(kind: type[T], tree: object, where: str = "") -> T:
     return kind(**{key: _value(hint, tree[key], f"{name}, {key}") for key, hint in hints.items()})
 
 
-def _hints(kind: type[object]) -> dict[str, Any]:
+def _hints(kind: type[object]) -> dict[str, object]:
     """Return {name: type} of the fields of a dataclass."""
     if kind not in _KNOWN_HINTS:
         _KNOWN_HINTS[kind] = get_type_hints(kind)
     return _KNOWN_HINTS[kind]
 
 
-def _value(hint: Any, value: object, where: str) -> Any:
+def _value(hint: object, value: object, where: str) -> Any:
     """Return a value that JSON held as one of the type `hint`; raise Violation if it is of another type.
 
     The message of the Violation begins with `where`.

@@ -111,7 +111,7 @@ def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
 def set_digest(pins: Mapping[int, str]) -> str:
     """Return the digest, 64 hexadecimal digits, of a set of members and their data.
 
-    `pins` is {id: random name of the member's data}. Another federation file with the same sites and data has the same.
+    `pins` is {id: random name of the member's data}. A federation file with equal sites and data has an equal digest.
     """
     return digest("glmesh/set/2", *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
 

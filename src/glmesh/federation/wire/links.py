@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -272,7 +271,7 @@ class PeerLinks:
         self.log.warning("violation", extra={"peer": link.name, "why": why})
         link.refuse(why)
 
-    async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
+    async def _serve(self, requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         """Serve a stream that another process dialled; refuse it unless its certificate is that of a neighbour.
 
         `requests` yields the frames that come; `context` is gRPC's.

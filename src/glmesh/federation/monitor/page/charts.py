@@ -36,8 +36,17 @@ class Line:
 
     @property
     def points(self) -> list[Point]:
-        """Return the points of all pieces."""
+        """Return the points (x, y) of all pieces, in order."""
         return [point for piece in self.pieces for point in piece]
+
+
+@dataclass(frozen=True)
+class Upright:
+    """What the vertical axis of a chart is like: its scale, a value that is aimed at, and how values are told."""
+
+    logarithmic: bool = False
+    goal: float = 0.0  # drawn as a broken line; 0: there is none
+    told: Callable[[float], str] = number  # makes text of a value
 
 
 def text(value: object) -> str:
@@ -88,20 +97,18 @@ class Axes:
     logarithmic: bool
 
     @staticmethod
-    def of(lines: Sequence[Line], *, logarithmic: bool, goal: float, start: float | None) -> Axes:
-        """Return the axes on which all points of the lines and the goal (0: there is none) can be seen."""
+    def of(lines: Sequence[Line], upright: Upright, start: float | None) -> Axes:
+        """Return the axes on which all points of the lines and the goal can be seen; they begin at `start` if given."""
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points]
         left = min(xs) if start is None else start
-        right = max([*xs, left]) if max([*xs, left]) > left else left + 1.0
-        if not logarithmic:
-            return Axes(left, right, 0.0, max([*ys, 0.0]) or 1.0, None, logarithmic)
-        logs = [math.log10(y) for y in [*ys, goal] if y > 0] or [0.0]
-        low, high = math.floor(min(logs)), math.ceil(max(logs))
-        if goal > 0 and math.log10(goal) < low + ROOM * (high - low):
-            low = math.floor(math.log10(goal) - ROOM * (high - low))  # for its word below
+        furthest = max([*xs, left])
+        right = furthest if furthest > left else left + 1.0
+        if not upright.logarithmic:
+            return Axes(left, right, 0.0, max([*ys, 0.0]) or 1.0, None, logarithmic=False)
+        low, high = _powers([*ys, upright.goal], upright.goal)
         floor = low - 1.0 if any(y == 0 for y in ys) else None
-        return Axes(left, right, low if floor is None else floor, max(high, low + 1.0), floor, logarithmic)
+        return Axes(left, right, low if floor is None else floor, max(high, low + 1.0), floor, logarithmic=True)
 
     def across(self, x: float) -> float:
         """Return the percent of the width at which x lies."""
@@ -122,29 +129,34 @@ class Axes:
         return at if self.floor is None else [*at, (float(HEIGHT), "0")]
 
 
+def _powers(values: Sequence[float], goal: float) -> tuple[int, int]:
+    """Return the whole powers of ten (low, high) between which all positive `values` lie; (0, 0) if none is positive.
+
+    A `goal` > 0 that is close to the lower end has room for its word below.
+    """
+    logs = [math.log10(value) for value in values if value > 0] or [0.0]
+    low, high = math.floor(min(logs)), math.ceil(max(logs))
+    if goal > 0 and math.log10(goal) < low + ROOM * (high - low):
+        low = math.floor(math.log10(goal) - ROOM * (high - low))
+    return low, high
+
+
 def chart(
-    lines: Sequence[Line],
-    across: str,
-    label: str,
-    *,
-    logarithmic: bool = False,
-    told: Callable[[float], str] = number,
-    goal: float = 0.0,
-    start: float | None = None,
+    lines: Sequence[Line], across: str, label: str, upright: Upright = Upright(), *, start: float | None = None
 ) -> str:
     """Return a chart as HTML, or "" if the lines have no point.
 
     `across` names the horizontal axis, which begins at `start` (None: at the first point); `label` says what is drawn,
-    for readers that do not see it; `told` makes text of values. A `goal` > 0 is drawn as a broken line. Lines that
-    cannot be told apart are drawn as one; each line has its name and its last value at its end.
+    for readers that do not see it; `upright` is the vertical axis. Lines that cannot be told apart are drawn as
+    one; each line has its name and its last value at its end.
     """
     given = [line for line in lines if line.points]
     if not given:
         return ""
-    axes = Axes.of(given, logarithmic=logarithmic, goal=goal, start=start)
+    axes, goal = Axes.of(given, upright, start), upright.goal
     drawn = merged(given, axes)
     out = [f"<div class='chart'><svg width='100%' height='{HEIGHT}' role='img' aria-label='{text(label)}'>"]
-    for y, words in axes.levels(told):
+    for y, words in axes.levels(upright.told):
         out.append(f"<line class='grid' x1='0' x2='100%' y1='{y:.1f}' y2='{y:.1f}'/>")
         out.append(f"<text x='-6' y='{y + 4:.1f}' text-anchor='end'>{text(words)}</text>")
     for x in ticks(axes.left, axes.right, whole=across.endswith("s") and axes.right - axes.left >= 4, parts=4):
@@ -160,7 +172,7 @@ def chart(
             places = " ".join(f"{axes.across(x):.2f},{axes.down(y):.1f}" for x, y in piece)
             out.append(f"<polyline class='c{line.colour % COLOURS}' points='{places}'/>")
     out.append("</svg>")
-    out += _ends(drawn, axes, told)
+    out += _ends(drawn, axes, upright.told)
     return "".join(out) + "</svg></div>"
 
 

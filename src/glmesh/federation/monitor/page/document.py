@@ -57,7 +57,7 @@ def live(sites: Sequence[SiteRecord]) -> str:
 
 
 def _title(sites: Sequence[SiteRecord]) -> str:
-    """Return the title of the page."""
+    """Return the title of the page in a browser: "glmesh:" and the names of the sites."""
     return f"glmesh: {', '.join(site.name for site in sites)}"
 
 

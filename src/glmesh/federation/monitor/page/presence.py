@@ -79,18 +79,31 @@ def spans(name: str, sites: Sequence[SiteRecord], until: float) -> tuple[list[Sp
     """
     own = next((site for site in sites if site.name == name and site.sessions), None)
     if own is None:
-        others = [site for site in sites if site.sessions]
-        linked = [site for site in others if any(_is_link(event, name) for event in site.events)]
-        seen = [_linked_spans(name, site) for site in linked] or [_seen_spans(name, site) for site in others]
-        return (seen[0] if seen else []), []
+        return _others_spans(name, [site for site in sites if site.sessions]), []
+    return _own_spans(own, until), [session.began for session in own.sessions[1:]]
+
+
+def _own_spans(site: SiteRecord, until: float) -> list[Span]:
+    """Return the spans of presence of a site by its own processes, up to the time `until` [s since 1970]."""
     found: list[Span] = []
-    for session in own.sessions:
+    for session in site.sessions:
         if found and session.began > found[-1][1]:
             found.append((found[-1][1], session.began, AWAY))
         found.append((session.began, session.ended, HERE))
-    if not own.runs and not is_done(own) and until > own.latest + 1.0:
-        found.append((own.latest, until, AWAY))
-    return found, [session.began for session in own.sessions[1:]]
+    if not site.runs and not is_done(site) and until > site.latest + 1.0:
+        found.append((site.latest, until, AWAY))
+    return found
+
+
+def _others_spans(name: str, others: Sequence[SiteRecord]) -> list[Span]:
+    """Return the spans of presence of a member as the first of the other sites saw it that is linked with it.
+
+    If none is linked with it, the history of the first site tells; without any site the list is empty.
+    """
+    linked = next((site for site in others if any(_is_link(event, name) for event in site.events)), None)
+    if linked is not None:
+        return _linked_spans(name, linked)
+    return _seen_spans(name, others[0]) if others else []
 
 
 def _is_link(event: Event, name: str) -> bool:

@@ -110,8 +110,8 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return the entries that were added since the last call; a line that is not whole yet waits for the next."""
+    def read(self) -> list[Any]:
+        """Return what was added since the last call, dicts with a "time"; half a line waits for the rest."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._at)
@@ -137,7 +137,7 @@ class Folder:
 
     path: Path
     newest: Callable[[], Figures | None] | None = None  # figures of the running node, None: it does not run
-    _entries: list[Any] = field(default_factory=list)
+    _entries: list[Figures] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _model: tuple[float, Model | None] = (0.0, None)  # (time of the file's last change, what is in it)
 
@@ -193,7 +193,7 @@ class Folder:
         return self._model[1]
 
 
-def _last_run(entries: Sequence[Any], events: Sequence[Event]) -> float:
+def _last_run(entries: Sequence[Figures], events: Sequence[Event]) -> float:
     """Return the time [s since 1970] at which the last run began; 0 if there was one only.
 
     A new run is one that was started APART seconds or more after the end of another; a stop is no end.
@@ -207,7 +207,7 @@ def _last_run(entries: Sequence[Any], events: Sequence[Event]) -> float:
     return begin - 1.0 if begin else 0.0
 
 
-def thinned(entries: list[Any]) -> list[Any]:
+def thinned(entries: list[Figures]) -> list[Figures]:
     """Return every second of the entries, and those at which a process begins or ends."""
     begins = [round(one["time"] - one.get("seconds", 0.0)) for one in entries]
     kept = [

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.charts import Line, Point, chart, network, strip, text
+from glmesh.federation.monitor.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.federation.monitor.page.record import SiteRecord
 from glmesh.federation.monitor.page.words import (
     AWAY,
     DONE,
     HERE,
     UNKNOWN,
+    awaited,
     duration,
     event_text,
     named,
@@ -27,16 +28,17 @@ from glmesh.formatting import size
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
 OLDEST = 300  # [lines] of events on the page at most
+HEADS = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")  # of the table of sites
 SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
 
 
 def section(title: str, content: str, kind: str = "") -> str:
-    """Return a section with a heading; "" if it has no content."""
+    """Return the HTML of a section with a heading; "" if it has no content."""
     return f"<section class='{kind}'><h2>{text(title)}</h2>{content}</section>" if content else ""
 
 
 def heading(sites: Sequence[SiteRecord]) -> str:
-    """Return the head of the page: whom it is about, and how things stand in words."""
+    """Return the HTML of the head of the page: whom it is about, and how things stand in words."""
     about = next((site.about for site in sites if site.about is not None), None)
     names = presence.members(sites)
     whose = f"{about['federation']}: {named(names)}" if about is not None else named(names)
@@ -52,7 +54,7 @@ def heading(sites: Sequence[SiteRecord]) -> str:
 
 
 def proof(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on the proof by round, with the goal."""
+    """Return the HTML of the section that draws what each site has proven by round, with the goal."""
     counted = any("tol_se" in site.last for site in sites)
     lines = []
     for k, site in enumerate(sites):
@@ -64,7 +66,7 @@ def proof(sites: Sequence[SiteRecord]) -> str:
                 found[float(at)] = value
         lines.append(Line(site.name, (tuple(sorted(found.items())),) if found else (), k))
     goal = max((site.last.get("tol_se", 0.0) if counted else site.last.get("tol", 0.0) for site in sites), default=0.0)
-    drawn = chart(lines, "rounds", "what is proven, by round", logarithmic=True, goal=goal, start=0.0)
+    drawn = chart(lines, "rounds", "what is proven, by round", Upright(logarithmic=True, goal=goal), start=0.0)
     what = "standard errors that a coefficient may be off" if counted else "relative duality gap"
     if not drawn:
         asked = next((f"; asked for: {proof_of(site.last)[1]}" for site in sites if site.last), "")
@@ -73,14 +75,14 @@ def proof(sites: Sequence[SiteRecord]) -> str:
 
 
 def who(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on who is there, with the network, and on who is waited for since when."""
+    """Return the HTML of the section on who is there, with the network, and on who is waited for since when."""
     names, now = presence.members(sites), presence.presence(sites)
     if len(names) < 2:
         return ""
     waiting = []
     for name, (since, until) in waited_for(sites).items():
         limit = f", until {clock(until)}" if until is not None else ""
-        told = [f"by {site.name}" for site in sites if name in ((site.last.get("waiting") or {}).get("names", ()))]
+        told = [f"by {site.name}" for site in sites if name in awaited(site.last)]
         waiting.append(
             f"<li>Messages of <b>{text(name)}</b> are waited for since {clock(since)}{limit}, {named(told)}.</li>"
         )
@@ -101,7 +103,7 @@ def _plural(verb: str, n: int) -> str:
 
 
 def coefficients(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on the coefficients of the first site's model; of others where each has a share."""
+    """Return the HTML of the section on the first site's coefficients; on those of all where each has a share."""
     models = [(site.name, site.model) for site in sites if site.model is not None]
     if not models:
         running = any(site.runs for site in sites)
@@ -116,45 +118,45 @@ def coefficients(sites: Sequence[SiteRecord]) -> str:
 
 
 def table(sites: Sequence[SiteRecord]) -> str:
-    """Return the section with a row for each site: state, rows where they may be told, rounds, traffic, away."""
-    heads = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")
-    rows: list[tuple[str, ...]] = []
+    """Return the HTML of the table of sites: state, rows where they may be told, rounds, traffic, seconds away."""
     until = max((site.latest for site in sites), default=0.0)
     own, now = {site.name: site for site in sites}, presence.presence(sites)
+    rows: list[tuple[str, ...]] = []
     for name in presence.members(sites):
         missing = presence.away(name, sites, until)
         away = duration(missing) if missing >= 1 else "never" if now[name] != UNKNOWN else ""
-        if name not in own:
-            rows.append((name, presence.words(name, sites), "not told", "", "", "", "", away))
-            continue
-        site = own[name]
-        n = site.about["rows"] if site.about is not None else None
-        missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
-        rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
-        told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
-        ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
-        sent = size(sum(one.get("bytes_sent", 0) for one in ends))
-        received = size(sum(one.get("bytes_received", 0) for one in ends))
-        rows.append(
-            (name, presence.words(name, sites), "" if n is None else f"{n:,}", rounds, told, sent, received, away)
-        )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(heads, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
+        cells = _cells(own[name]) if name in own else ("not told", "", "", "", "")
+        rows.append((name, presence.words(name, sites), *cells, away))
+    body = "".join(_row(row) for row in rows)
     hidden = (
         "<p class='quiet'>A site tells its number of rows only in its own folder.</p>" if len(own) < len(rows) else ""
     )
-    head = "".join(f"<th>{one}</th>" for one in heads)
+    head = "".join(f"<th>{one}</th>" for one in HEADS)
     return section(
         "Sites", f"<div class='scroll'><table class='rows'><tr>{head}</tr>{body}</table></div>{hidden}", "wide"
     )
 
 
+def _cells(site: SiteRecord) -> tuple[str, str, str, str, str]:
+    """Return what a site's own folder tells, as text: (rows, rounds, what is proven, bytes sent, bytes received)."""
+    n = site.about["rows"] if site.about is not None else None
+    missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
+    rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
+    told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
+    ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
+    sent = size(sum(one.get("bytes_sent", 0) for one in ends))
+    received = size(sum(one.get("bytes_received", 0) for one in ends))
+    return "" if n is None else f"{n:,}", rounds, told, sent, received
+
+
+def _row(cells: Sequence[str]) -> str:
+    """Return a row of the table of sites as HTML; each cell has its heading, for screens that are narrow."""
+    told = "".join(f"<td data-head='{head}'>{text(cell)}</td>" for head, cell in zip(HEADS, cells, strict=True))
+    return f"<tr>{told}</tr>"
+
+
 def lanes(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on who was there when: a lane for each member, with a mark where it was started again."""
+    """Return the HTML of the section on who was there when: a lane for each member, with marks where it restarted."""
     start = min((site.began for site in sites), default=0.0)
     until = max((site.latest for site in sites), default=0.0)
     long = max(until - start, 1e-3)
@@ -186,7 +188,7 @@ def _times(n: int) -> str:
 
 
 def traffic(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on bytes sent over time, which go on from where they were after a restart."""
+    """Return the HTML of the section on bytes sent over time, which go on from where they were after a restart."""
     start = min((site.began for site in sites), default=0.0)
     lines = []
     for k, site in enumerate(sites):
@@ -196,12 +198,12 @@ def traffic(sites: Sequence[SiteRecord]) -> str:
             before = points[-1][1]
             pieces.append(tuple(points))
         lines.append(Line(site.name, tuple(pieces), k))
-    drawn = chart(lines, "seconds", "bytes sent, by time", told=size, start=0.0)
+    drawn = chart(lines, "seconds", "bytes sent, by time", Upright(told=size), start=0.0)
     return section("Traffic", f"<p class='quiet'>bytes sent to neighbours, by time</p>{drawn}") if drawn else ""
 
 
 def events(sites: Sequence[SiteRecord]) -> str:
-    """Return the section with the events of all sites as sentences, the newest first."""
+    """Return the HTML of the section with the events of all sites as sentences, the newest first."""
     lines: list[tuple[float, str, str]] = []
     for site in sites:
         last = ""
@@ -226,7 +228,7 @@ def events(sites: Sequence[SiteRecord]) -> str:
 
 
 def settings(sites: Sequence[SiteRecord]) -> str:
-    """Return the section on settings and versions."""
+    """Return the HTML of the section on settings and versions; "" if no site wrote any."""
     about = next((site.about for site in sites if site.about is not None), None)
     if about is None:
         return ""
@@ -250,7 +252,7 @@ def _setting(value: object) -> str:
 
 
 def footing(sites: Sequence[SiteRecord]) -> str:
-    """Return the foot of the page: what a proof is about, and of when the page is."""
+    """Return the HTML of the foot of the page: what a proof is about, and of when the page is."""
     now = max((site.latest for site in sites), default=time.time())
     return (
         "<footer><p>What is proven is about the optimiser on these rows, not about the data.</p>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glmesh.display import bound_in_words
@@ -95,12 +95,20 @@ def is_done(site: SiteRecord) -> bool:
     return site.end is not None and site.end.get("outcome") in PROVEN
 
 
+def awaited(figures: Figures) -> Sequence[str]:
+    """Return the names of the members that a site waits for, as its figures have them; empty if it waits for nobody."""
+    waiting = figures.get("waiting")
+    return waiting["names"] if waiting else ()
+
+
 def waited_for(sites: Sequence[SiteRecord]) -> dict[str, tuple[float, float | None]]:
     """Return {name: (since, until)} of the members that running sites wait for [s since 1970]; until None: no limit."""
     found: dict[str, tuple[float, float | None]] = {}
     for site in sites:
-        waiting = (site.last.get("waiting") or {}) if site.runs else {}
-        for name in waiting.get("names", ()):
+        waiting = site.last.get("waiting") if site.runs else None
+        if not waiting:
+            continue
+        for name in waiting["names"]:
             since = min(waiting["since"], found.get(name, (math.inf, None))[0])
             found[name] = since, waiting["until"]
     return found
@@ -111,24 +119,36 @@ def verdict(sites: Sequence[SiteRecord]) -> Verdict:
     running = [site for site in sites if site.runs]
     if running:
         return _under_way(running, sites)
-    failed = [site for site in sites if site.end is not None and site.end["event"] == "error"]
+    if any(site.end is not None for site in sites):
+        return _ended(sites)
+    return _without_end([site.name for site in sites if site.entries])
+
+
+def _ended(sites: Sequence[SiteRecord]) -> Verdict:
+    """Return the verdict on a run in which no site is at work, and one has ended at least.
+
+    An error counts more than a proof, and a proof more than any other end.
+    """
+    ends = [(site, site.end) for site in sites if site.end is not None]
+    failed = [(site.name, str(end["why"])) for site, end in ends if end["event"] == "error"]
     if failed:
-        whys = "; ".join(dict.fromkeys(str(site.end["why"]) for site in failed if site.end))
-        return Verdict("Ended without a model", f"{named([site.name for site in failed])}: {whys}", False)
+        whys = "; ".join(dict.fromkeys(why for _, why in failed))
+        return Verdict("Ended without a model", f"{named([name for name, _ in failed])}: {whys}", False)
     done = [site for site in sites if is_done(site)]
     if done:
         return _finished(done[0], [site for site in sites if not is_done(site)])
-    ended = [site for site in sites if site.end is not None]
-    if ended:
-        said = {state(site): str(site.end.get("why", "")) for site in ended if site.end}
-        head = next(iter(said))
-        return Verdict(head[0].upper() + head[1:], " ".join(dict.fromkeys(said.values())), False)
-    gone = [site.name for site in sites if site.entries]
-    if gone:
-        verb = "has" if len(gone) == 1 else "have"
-        text = f"{named(gone)} {verb} written nothing for a while, and nothing of an end: killed, or switched off."
-        return Verdict("Ended without a word", text, False)
-    return Verdict("Nothing is known yet", "The sites have written nothing about a run.", None)
+    said = {state(site): str(end.get("why", "")) for site, end in ends}
+    head = next(iter(said))
+    return Verdict(head[0].upper() + head[1:], " ".join(dict.fromkeys(said.values())), False)
+
+
+def _without_end(names: Sequence[str]) -> Verdict:
+    """Return the verdict on a run of which no site has written an end; `names` are the sites that wrote anything."""
+    if not names:
+        return Verdict("Nothing is known yet", "The sites have written nothing about a run.", None)
+    verb = "has" if len(names) == 1 else "have"
+    text = f"{named(names)} {verb} written nothing for a while, and nothing of an end: killed, or switched off."
+    return Verdict("Ended without a word", text, False)
 
 
 def _finished(site: SiteRecord, others: Sequence[SiteRecord]) -> Verdict:
@@ -156,30 +176,41 @@ def _under_way(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> Ve
     proof, asked = proof_of(last)
     so_far = f"Proven so far: {proof}; asked for: {asked}." if proof else f"Nothing is proven yet; asked for: {asked}."
     if waiting:
-        since = min(begin for begin, _ in waiting.values())
-        verb = "is" if len(waiting) == 1 else "are"
-        text = f"No proof can come while {named(list(waiting))} {verb} away, so there is no estimate either. {so_far}"
-        return Verdict(f"Waiting for {named(list(waiting))} since {clock(since)}", text, False)
-    silent = sorted(
-        {
-            name
-            for site in running
-            for name, one in site.last["neighbours"].items()
-            if one["state"] in ("silent", "down")
-        }
-        - {site.name for site in sites if is_done(site)}
-    )
+        return _waiting(waiting, so_far)
+    silent = _silent(running, sites)
     if silent and "round" in last:
         text = f"Nothing is heard of {named(silent)} at present. {so_far}"
         return Verdict(f"Round {last['round']:,}, without a sign of {named(silent)}", text, False)
     if "round" not in last:
         return Verdict("The sites meet", "They compare settings and columns before anything is computed.", None)
-    about, made = last.get("certificate_round"), last["round"]
-    if "tol_se" not in last and proof and about is not None and made > about + STALE:
-        so_far += f" That is about round {about:,}; no proof has come since, which is so while a site is away."
     done = sorted({name for site in running for name in site.last.get("done", ())})
+    so_far += _stale(last)
     text = f"{so_far} {named(done)} hold{'s' if len(done) == 1 else ''} a proof already." if done else so_far
     return Verdict(f"Training, round {last['round']:,}", text, None)
+
+
+def _waiting(waiting: Mapping[str, tuple[float, float | None]], so_far: str) -> Verdict:
+    """Return the verdict on a run that waits for members, {name: (since, until)}; `so_far` says what is proven."""
+    since = min(begin for begin, _ in waiting.values())
+    verb = "is" if len(waiting) == 1 else "are"
+    text = f"No proof can come while {named(list(waiting))} {verb} away, so there is no estimate either. {so_far}"
+    return Verdict(f"Waiting for {named(list(waiting))} since {clock(since)}", text, False)
+
+
+def _silent(running: Sequence[SiteRecord], sites: Sequence[SiteRecord]) -> list[str]:
+    """Return the names, in order, of members that a running site hears nothing of, without those that are done."""
+    silent = {
+        name for site in running for name, one in site.last["neighbours"].items() if one["state"] in ("silent", "down")
+    }
+    return sorted(silent - {site.name for site in sites if is_done(site)})
+
+
+def _stale(last: Figures) -> str:
+    """Return a sentence on a proof of an objective that is STALE rounds old or more, with a blank before; else ""."""
+    about, made, gap = last.get("certificate_round"), last["round"], last.get("certificate")
+    if "tol_se" in last or gap is None or about is None or made <= about + STALE:
+        return ""
+    return f" That is about round {about:,}; no proof has come since, which is so while a site is away."
 
 
 def event_text(event: Event) -> str:
