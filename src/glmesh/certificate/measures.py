@@ -159,7 +159,7 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
     total = processes.fold_in(np.zeros(blocks[0].d))
     for block, x in zip(blocks, xs, strict=True):
         columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)
-        products(whole, columns.indptr, columns.indices, columns.data, x, ONE_ROW, total[None])
+        products(whole, columns.arrays, x, ONE_ROW, total[None])
     return processes.fold_out(total)
 
 
