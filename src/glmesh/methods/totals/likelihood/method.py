@@ -187,7 +187,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             model, step = replace(model, point=point), replace(step, change=change)
         state.ask(replace(query, point=point, step=change), model, step)
         if apart_in_shape:
-            state.shape = shape
+            state.go_to_shape(shape)
         away = float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
         return max(away, apart_in_shape)
 
