@@ -40,7 +40,7 @@ class FaceScratch(NamedTuple):
     L: Matrix  # (d, d) Cholesky factor of the free columns of S, and their Schur complement
     M: Matrix  # (d, d) Cholesky factor of the Schur complement on the face
     panel: Matrix  # (8, d) for `eliminate`
-    work: Matrix  # (7, d) vectors of `Search`, and one more
+    work: Matrix  # (7, d) vectors of `FaceSearch`, and one more
     face: Unsigned  # (d,) coordinates of the face
 
     @staticmethod
@@ -50,7 +50,7 @@ class FaceScratch(NamedTuple):
         return FaceScratch(L, M, np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64))
 
 
-class Search(NamedTuple):
+class FaceSearch(NamedTuple):
     """Where a search for a minimum stands, among the coordinates that are left when the free ones are eliminated.
 
     The function is a quadratic with matrix L plus l1_i abs(u_i) between bounds. Coordinates before `first` do not take
@@ -244,7 +244,7 @@ def _factor_face(search):
     """Find the coordinates that are neither at zero nor at a bound; return how many they are, n, a uint64.
 
     They are written to search.face[:n], and to search.M[:n, :n] the Cholesky factor of the quadratic's matrix
-    restricted to them. `search` is a Search.
+    restricted to them. `search` is a FaceSearch.
     """
     limits, u, face = search.limits, search.u, search.face
     n = ZERO
@@ -266,7 +266,7 @@ def _face_step(search, n):
     """Move u towards the minimiser over the n coordinates of the face; return a bool, whether u arrived there.
 
     Coordinates that would cross zero (with l1 > 0) or a bound are put there if the function falls by that; else the
-    step ends where the first of them crosses. `search` is a Search whose u and slopes rho are updated in place.
+    step ends where the first of them crosses. `search` is a FaceSearch whose u and slopes rho are updated in place.
     """
     u, delta, face = search.u, search.delta, search.face
     for a in range(n):
@@ -296,7 +296,7 @@ def _first_crossing(search, n):
 
     `share`, a float, is the part of the way at which the first of them crosses, `a` its place in the face, a uint64,
     and `count` how many cross, an int; without any, `share` is 1 and `a` is n, the size of the face. `search` is a
-    Search.
+    FaceSearch.
     """
     share, crossing, crossings = 1.0, n, 0
     for a in range(n):
@@ -314,7 +314,7 @@ def _gain(search, n, clips, share, crossing):
     """Return by how much a step within the face changes the function, a float; write the change of the slopes.
 
     With `clips`, a bool, each of the n coordinates goes its whole way or to the zero or bound that it crosses; else
-    number `crossing` does, and the others go the part `share` of their way. `search` is a Search, whose `change` is
+    number `crossing` does, and the others go the part `share` of their way. `search` is a FaceSearch, whose `change` is
     written.
     """
     u, change, face, first, d = search.u, search.change, search.face, search.first, np.uint64(search.u.size)
@@ -335,7 +335,7 @@ def _gain(search, n, clips, share, crossing):
 
 @inlined
 def _step_within(search, a, whole, share):
-    """Return how far coordinate number `a` of the face goes, a float; `search` is a Search.
+    """Return how far coordinate number `a` of the face goes, a float; `search` is a FaceSearch.
 
     If `whole`, it goes to the minimum over the face or to the zero or bound before it; else the part `share` of its
     way.
@@ -347,7 +347,7 @@ def _step_within(search, a, whole, share):
 def _goal(search, a):
     """Return where coordinate number `a` of the face goes, a float: to the minimum over the face, if nothing is before.
 
-    Else to the zero or bound that it crosses on the way. `search` is a Search.
+    Else to the zero or bound that it crosses on the way. `search` is a FaceSearch.
     """
     i, limits = search.face[a], search.limits
     return _end(search.u[i], search.delta[a], limits[0, i], limits[1, i], limits[2, i])
@@ -372,7 +372,7 @@ def minimise(function, u, enough, scratch):
     of the free columns of S.
     """
     work, y = scratch.work, scratch.work[6]
-    search = Search(
+    search = FaceSearch(
         first=function.n_free,
         L=scratch.L,
         limits=function.limits,
@@ -397,7 +397,7 @@ def minimise(function, u, enough, scratch):
 
 @kernel
 def _eliminate_free(function, search, y):
-    """Begin a search for the minimum of `function`, a PenalisedQuadratic: write all that a Search holds but its face.
+    """Begin a search for the minimum of `function`, a PenalisedQuadratic; write the arrays of `search`, a FaceSearch.
 
     The free coordinates are eliminated: `search` is then about the others, with the slopes at its point u. To y, shape
     (d,), are written L^-1 b for the free coordinates, L their Cholesky factor, and the slopes at w for the others.
@@ -434,7 +434,7 @@ def _eliminate_free(function, search, y):
 
 @kernel
 def _search(w, search, y, enough, tolerance):
-    """Move a Search to its minimum by coordinate descents and steps within faces in turn; return (n, found).
+    """Move a FaceSearch to its minimum by coordinate descents and steps within faces in turn; return (n, found).
 
     n, a uint64, is the number of coordinates of the last face, and `found`, a bool, whether the optimality conditions
     hold but for `tolerance`. The search also ends where a turn gains at most the part `enough` of all that is gained
@@ -463,7 +463,8 @@ def _search(w, search, y, enough, tolerance):
 def _set_free(function, search, y):
     """Set the free coordinates of search.u to the minimisers of `function`, a PenalisedQuadratic, given the others.
 
-    `search` is a Search whose L has the Cholesky factor of the free columns of S; y, shape (d,), has L^-1 b for them.
+    `search` is a FaceSearch whose L has the Cholesky factor of the free columns of S; y, shape (d,), has L^-1 b for
+    them.
     """
     L, u, w, n_free, change = search.L, search.u, function.w, function.n_free, search.change
     for k in range(n_free):
@@ -481,8 +482,8 @@ def _refine(function, search, y, n):
     """Make a step of iterative refinement of the free coordinates and the n of the face, in place; return nothing.
 
     The slopes at the point are those of `function`, a PenalisedQuadratic, with S itself instead of the Cholesky factors
-    in `search`, a Search, whose u is changed. A coordinate of the face that would leave it stays. y, shape (d,), and
-    arrays of `search` are overwritten.
+    in `search`, a FaceSearch, whose u is changed. A coordinate of the face that would leave it stays. y, shape (d,),
+    and arrays of `search` are overwritten.
     """
     S, b, w, limits, n_free = function.S, function.b, function.w, function.limits, function.n_free
     u, rho, delta, L, face, d = search.u, search.rho, search.delta, search.L, search.face, np.uint64(function.b.size)

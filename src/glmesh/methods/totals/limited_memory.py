@@ -337,7 +337,7 @@ class _Round:
     def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
         """Go to the trial point, or try another length of the step, or forget the steps that were remembered.
 
-        `there` has value and slopes at the trial point.
+        `there` has value and slopes at the trial point, `step` led to it, and `sums` are those of the total there.
         """
         state, at = self.state, self.state.at
         assert at is not None
