@@ -10,7 +10,7 @@ from glmesh.core import AnyNodes, Event, Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
 from glmesh.functions import Separable
-from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.methods.cola.nodes import as_cola
 from glmesh.problem import Partition, Problem
 from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Data, Indices
@@ -150,8 +150,8 @@ def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Cal
     intercept that it has reached by flooding, and the anchor goes there, or further by geometric extrapolation of the
     last two moves. (anchor before the move, intercept reached) is appended to `anchors`.
     """
-    nodes = driver.nodes
-    if not isinstance(nodes, ColaNodes) or (f := nodes.blocks[0].f.as_anchored()) is None:
+    nodes = as_cola(driver.nodes)
+    if nodes is None or (f := nodes.blocks[0].f.as_anchored()) is None:
         return False
     m = measure()
     if m.inner > 0.5 * m.pull:
