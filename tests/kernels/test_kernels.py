@@ -26,8 +26,9 @@ from glmesh.functions import (
     SquaredHinge,
     Table,
 )
+from glmesh.kernels.cholesky import eliminate, invert
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, eliminate, invert, minimise
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.gram import (
     CHUNK,
     add_dense_gram,

@@ -5,9 +5,10 @@ from functools import cache
 import numpy as np
 
 from glmesh.kernels.cd import solve_nodes
+from glmesh.kernels.cholesky import eliminate, invert
 from glmesh.kernels.columns import ColumnArrays, products, transposed_products
 from glmesh.kernels.face_path import PathScratch, QuadraticFamily, minimise_each
-from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, eliminate, invert, minimise
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.kernels.gram import (
     add_dense_gram,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, eliminate, invert, minimise
+from glmesh.kernels.cholesky import eliminate, invert
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Matrix, Vector
