@@ -26,8 +26,9 @@ from glmesh.functions import (
     SquaredHinge,
     Table,
 )
+from glmesh.kernels.cholesky import eliminate, invert
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.kernels.faces import eliminate, invert, minimise
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.gram import (
     CHUNK,
     add_dense_gram,
@@ -477,9 +478,9 @@ def test_products(seed, sparse):
     begun = rng.standard_normal((4, d))
 
     out = begun.copy()
-    products(starts, columns.indptr, columns.indices, columns.data, x, row_of, out)
+    products(starts, columns.arrays, x, row_of, out)
     inner = np.empty(sizes.sum())
-    transposed_products(starts, columns.indptr, columns.indices, columns.data, row_of, w, inner)
+    transposed_products(starts, columns.arrays, row_of, w, inner)
     for k in range(4):
         own = slice(int(starts[k]), int(starts[k + 1]))
         np.testing.assert_allclose(out[row_of[k]], begun[row_of[k]] + A[:, own] @ x[own], rtol=1e-12, atol=1e-12)
@@ -599,8 +600,8 @@ def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int, ones: bool) -> 
     position[columns] = np.arange(n)
     before = rng.standard_normal((n + ones, n + ones))
     out = before.copy()
-    indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
-    add_gram(indptr, indices, X.data, h, position, np.empty(n + 1, dtype=np.uint64), np.empty(n + 1), ones, out)
+    matrix = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
+    add_gram(matrix, h, position, ones, out, (np.empty(n + 1, dtype=np.uint64), np.empty(n + 1)))
     dense = np.column_stack([X.toarray()[:, columns], np.ones(m)][: 1 + ones])
     expected = before + np.triu((dense.T * h) @ dense)
     np.testing.assert_allclose(out, expected, atol=1e-12)
@@ -724,9 +725,8 @@ def test_a_minimiser_that_is_good_enough_gains_nearly_what_the_exact_one_does(se
     limits = np.array([np.full(d, 0.05 * np.abs(b).max()), np.full(d, -np.inf), np.full(d, np.inf)])
     values = []
     for part in (0.0, enough):
-        u, space = w.copy(), np.empty((2, d, d))
-        arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
-        minimise(S, b, limits, w, u, np.uint64(0), part, space[0], space[1], *arrays)
+        u = w.copy()
+        minimise(PenalisedQuadratic(S, b, limits, w, np.uint64(0)), u, part, FaceScratch.of(d))
         values.append(b @ u + 0.5 * u @ S @ u + limits[0] @ np.abs(u))
     assert values[0] <= values[1] + 1e-12 * abs(values[0])
     assert values[1] <= (1.0 - 20.0 * enough) * values[0] + 1e-9 * abs(values[0])
@@ -764,10 +764,8 @@ def test_a_quadratic_function_with_kinks_and_bounds_is_minimised(seed: int) -> N
     lo, hi = np.where(rng.random((2, d)) < 0.5, [[-np.inf], [np.inf]], rng.random((2, d)) * [[-0.5], [0.5]])
     l1[:free], lo[:free], hi[:free] = 0.0, -np.inf, np.inf
     w = np.clip(w, lo, hi)
-    u, space = w.copy(), np.empty((2, d, d))
-    limits = np.ascontiguousarray([l1, lo, hi])
-    arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
-    minimise(S, b, limits, w, u, np.uint64(free), 0.0, space[0], space[1], *arrays)
+    u, limits = w.copy(), np.ascontiguousarray([l1, lo, hi])
+    minimise(PenalisedQuadratic(S, b, limits, w, np.uint64(free)), u, 0.0, FaceScratch.of(d))
     assert ((u >= lo) & (u <= hi)).all()
     table, step = Table(l1=l1, lo=lo, hi=hi), 1.0 / np.linalg.eigvalsh(S)[-1]
     slopes = b + S @ (u - w)

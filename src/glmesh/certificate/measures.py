@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glmesh.core import Block, Measures
-from glmesh.functions import Anchored, Smooth
+from glmesh.functions import Smooth
 from glmesh.kernels.columns import products
 from glmesh.linalg.columns import ONE_ROW
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -55,10 +55,10 @@ def observe(
     away = processes.all_gather_rows([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
     gap = max(float(gap), 0.0)
     found = Measures(float(objective), float(value), float(h), gap, float(sum(away)), inner=gap)
-    if isinstance(f, Anchored):
+    if (anchored := f.as_anchored()) is not None:
         xs = _balanced(xs, processes)  # where the problem without an anchor is finite
-        dual = f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
-        pull = f.pull(mean.w)
+        dual = anchored.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+        pull = anchored.pull(mean.w)
         free = float(objective - pull)
         found = replace(found, objective=free, gap=max(float(free + dual), 0.0), pull=pull)
     return processes.broadcast(found)
@@ -159,7 +159,7 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
     total = processes.fold_in(np.zeros(blocks[0].d))
     for block, x in zip(blocks, xs, strict=True):
         columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)
-        products(whole, columns.indptr, columns.indices, columns.data, x, ONE_ROW, total[None])
+        products(whole, columns.arrays, x, ONE_ROW, total[None])
     return processes.fold_out(total)
 
 

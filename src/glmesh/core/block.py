@@ -266,7 +266,7 @@ class Block:
             A_k are the columns of node k, x_k its variables.
             """
             starts = self.starts[span.start : span.stop + 1]
-            products(starts, columns.indptr, columns.indices, columns.data, x, rows[span], out)
+            products(starts, columns.arrays, x, rows[span], out)
 
         list(self.threads.map(some, self.spans))
         return out
@@ -335,10 +335,10 @@ class Block:
         """
         unit_starts, bounds, norms = self.units
         columns, kind = self.columns, np.int64(self.kind)
-        stored = columns.indptr, columns.indices, columns.data
         ends = [slice(span.start, span.stop + 1) for span in self.spans]
         return [
-            NodeColumns(self.starts[one], unit_starts[one], bounds, *stored, norms, kind, self.table) for one in ends
+            NodeColumns(self.starts[one], unit_starts[one], bounds, columns.arrays, norms, kind, self.table)
+            for one in ends
         ]
 
     @cached_property

@@ -1,7 +1,7 @@
 """The seam between rounds and the wire: `Transport`, and `drive`, which steps rounds over one."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from glmesh.core.messages import AnyRounds, Contents, Halo, Outbox, Request
 from glmesh.core.records import Traffic
@@ -9,6 +9,8 @@ from glmesh.core.totals import Largest, Sums, Total, add_up
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.network import Clock, Plan
 from glmesh.types import Indices, Matrix, Tree, Unsigned
+
+R = TypeVar("R")
 
 
 class Unfinished(GlmeshError):
@@ -103,14 +105,17 @@ def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums 
     Raise InvalidInput unless all blocks ask for one kind of answer. A Halo is all that a block's nodes received in one
     exchange. `transport` carries out the requests.
     """
-    outboxes = [one for one in requests if isinstance(one, Outbox)]
-    if len(outboxes) == len(requests):
+    if (outboxes := _all_of(Outbox, requests)) is not None:
         return list(transport.exchange(outboxes))
-    totals = [one for one in requests if isinstance(one, Total)]
-    if len(totals) == len(requests):
+    if (totals := _all_of(Total, requests)) is not None:
         return [add_up(totals, transport.n_nodes, transport.add, transport.maximise)] * len(requests)
-    numbers = [one.numbers for one in requests if isinstance(one, Largest)]
-    if len(numbers) == len(requests):
-        return [transport.maximise(numbers)] * len(requests)
+    if (maxima := _all_of(Largest, requests)) is not None:
+        return [transport.maximise([one.numbers for one in maxima])] * len(requests)
     kinds = sorted({type(one).__name__ for one in requests})
     raise InvalidInput(f"all blocks of a round must yield the same kind of request at once, got {' and '.join(kinds)}")
+
+
+def _all_of(kind: type[R], requests: Sequence[object]) -> list[R] | None:
+    """Return the requests if all of them are of this kind; None: one is of another."""
+    found = [one for one in requests if isinstance(one, kind)]
+    return found if len(found) == len(requests) else None

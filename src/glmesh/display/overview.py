@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glmesh.display.curve import Curve, svg
-from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidData, UnsuitablePair
 from glmesh.inference import Inference, Summary
+from glmesh.inference.summary import frame_of
 from glmesh.types import Flags, Vector
 
 if TYPE_CHECKING:
@@ -109,13 +110,9 @@ class Overview:
         InvalidInput
             pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InvalidInput("to_frame needs pandas, which is not installed: pip install pandas") from None
         names = [*(name for name, _ in self.intercepts), *self.terms]
         values = np.concatenate([[value for _, value in self.intercepts], self.coef])
-        return pd.DataFrame({"coef": values}, index=pd.Index(names, name="term"))
+        return frame_of(values[:, None], names, ["coef"])
 
     def largest(self, most: int) -> list[tuple[str, float]]:
         """Return (name, value) of at most `most` coefficients that are not 0, the largest first by absolute value."""

@@ -9,9 +9,8 @@ from glmesh.collectives.flood import flood_max
 from glmesh.core import AnyNodes, Event, Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
-from glmesh.functions import Anchored, Separable
-from glmesh.gossip import FlowGossip
-from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.functions import Separable
+from glmesh.methods.cola.nodes import as_cola
 from glmesh.problem import Partition, Problem
 from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Data, Indices
@@ -138,11 +137,7 @@ def _rehost(
         number, k = by_id.find(node)
         gossip = nodes.states[number].gossip
         change = by_id.share(node) - share
-        if isinstance(gossip, FlowGossip):
-            if held[node]:
-                gossip.announce_change(nodes.blocks[number], k)
-        else:
-            gossip.v[k] += nodes.setup.n_nodes * change
+        gossip.replace_part(nodes.blocks[number], k, change, member=bool(held[node]))
         by_id.invalidate(node, driver.made)
         driver.events.append(by_id.event(driver.made, kind, node, gap, by_id.gap(node), change))
 
@@ -155,8 +150,8 @@ def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Cal
     intercept that it has reached by flooding, and the anchor goes there, or further by geometric extrapolation of the
     last two moves. (anchor before the move, intercept reached) is appended to `anchors`.
     """
-    nodes = driver.nodes
-    if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):
+    nodes = as_cola(driver.nodes)
+    if nodes is None or (f := nodes.blocks[0].f.as_anchored()) is None:
         return False
     m = measure()
     if m.inner > 0.5 * m.pull:

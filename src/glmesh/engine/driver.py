@@ -10,14 +10,15 @@ import numpy as np
 from glmesh.collectives.together import together
 from glmesh.core import AnyNodes, Event, drive
 from glmesh.engine.membership import PlannedChanges
-from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.methods.cola.nodes import ColaNodes, as_cola
 
 
 def cola_nodes(nodes: AnyNodes, what: str) -> ColaNodes:
     """Return `nodes` if they are ColaNodes; else raise InvalidInput, which says that `what` is for Cola only."""
-    if not isinstance(nodes, ColaNodes):
+    found = as_cola(nodes)
+    if found is None:
         nodes.refuse(what)
-    return nodes
+    return found
 
 
 class Driver(Iterator[int]):
@@ -33,8 +34,8 @@ class Driver(Iterator[int]):
         self.nodes = nodes
         self.events: list[Event] = []  # who joined and left, and whose data changed
         self.membership: PlannedChanges | None = None  # carries the fault plan out; None without one
-        if isinstance(nodes, ColaNodes) and nodes.transport.fails:
-            self.membership = PlannedChanges(nodes, self.events)
+        if nodes.transport.fails and (cola := as_cola(nodes)) is not None:
+            self.membership = PlannedChanges(cola, self.events)
         self.made = 0  # rounds so far
         self.elapsed = 0.0  # [s] wall time of all rounds so far
 

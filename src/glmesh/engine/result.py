@@ -11,6 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.core import Certificate, Event
 from glmesh.display import Curve, Overview, bound_in_words, table_of
@@ -29,6 +30,16 @@ from glmesh.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def starting_point(start: Result | ArrayLike | None) -> Vector | None:
+    """Return the variables that a run begins with, as an array; None: at zero.
+
+    Of a Result they are its x, shape (n,), or, where it has none, its coefficients and then the intercept.
+    """
+    if isinstance(start, Result):
+        start = np.append(start.coef, start.intercept) if start.x is None else start.x
+    return None if start is None else np.asarray(start)
 
 
 class Status(enum.Enum):

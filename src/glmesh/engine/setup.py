@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from os import PathLike
 
 import networkx as nx
-import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import AnyMethod, Setup, Transport
 from glmesh.engine.agreement import of_fields, of_problem, require_same
 from glmesh.engine.driver import Driver
-from glmesh.engine.result import Result
+from glmesh.engine.result import Result, starting_point
 from glmesh.errors import InvalidInput
 from glmesh.methods import Cola
 from glmesh.network import Mixing, Network, Plan
@@ -52,9 +51,6 @@ class RunOptions:
 
     def said(self) -> dict[str, object]:
         """Return {name: value} of the options that must be the same at all processes: all but n_jobs and n_blocks."""
-        start = self.warm_start
-        if isinstance(start, Result):
-            start = np.append(start.coef, start.intercept) if start.x is None else start.x
         mixing = self.mixing.matrix if isinstance(self.mixing, Mixing) else self.mixing
         return {
             "n_nodes": self.n_nodes,
@@ -63,7 +59,7 @@ class RunOptions:
             **of_fields("method", self.method),
             "mixing": mixing,
             "partition": self.partition,
-            "warm_start": None if start is None else np.asarray(start),
+            "warm_start": starting_point(self.warm_start),
             "network": self.network,
             "certify": self.certify,
             "tol": self.tol,

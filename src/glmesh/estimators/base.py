@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
+import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from glmesh.core.block import NetworkInfo
@@ -46,7 +48,11 @@ if TYPE_CHECKING:
 
 _MAY_DIFFER = ("n_jobs", "verbose", "random_state")  # parameters that ranks need not share; `solve` compares the seed
 # options of `validate_data`: NaN and infinity are left to `check_finite`, which says where they are
-MATRIX_CHECKS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "ensure_all_finite": False}
+MATRIX_CHECKS: dict[str, object] = {
+    "accept_sparse": ("csr", "csc"),
+    "dtype": np.float64,
+    "ensure_all_finite": False,
+}
 _BY_FEATURES = (
     "fit_nodes takes parts as rows unless told otherwise: say split='features' if every part holds columns of its own "
     "of the same samples, in the same order."
@@ -64,7 +70,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
 
     fit_intercept: bool = True
     n_nodes: int = 16
-    topology: Any = "ring"
+    topology: str | nx.Graph = "ring"
     split: str = "auto"
     tol: float = 1e-6
     max_rounds: int = 10_000
@@ -92,7 +98,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
 
     # --- validation
 
-    def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: Any) -> TrainingData:
+    def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: object) -> TrainingData:
         """Check pooled X, y and weights as scikit-learn does; return them as TrainingData.
 
         Its split, who holds what, is the one that the parameter `split` asks for; "auto" is the cheaper one by the cost
@@ -265,8 +271,7 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
             if self.verbose:
                 sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
 
-    @staticmethod
-    def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float | Vector]:
+    def _coefficients(self, result: Result, objective: Objective) -> tuple[Vector, float | Vector]:
         """Return (coefficients, intercept) of a result: an array of shape (p,) and a float, or (C, p) and (C,).
 
         A penalised intercept is the result's last coefficient times `intercept_scaling`; the coefficient 1 of an offset
@@ -335,18 +340,18 @@ class NetworkEstimator(FormulaMixin, Shown, ABC):
 
         save_model(self, path)
 
-    def to_sklearn(self) -> Any:
+    def to_sklearn(self) -> BaseEstimator:
         """Return a fitted estimator of scikit-learn's own class that makes the same predictions as this one."""
         from glmesh.estimators.export import to_sklearn
 
         return to_sklearn(self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> dict[str, object]:
         """Return the attributes to pickle, as a dict; results in it lack their training data, which is private."""
         state = dict(super().__getstate__())
         if "result_" in state:

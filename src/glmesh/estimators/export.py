@@ -3,10 +3,10 @@
 import json
 from dataclasses import asdict
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from sklearn import linear_model, multiclass, preprocessing, svm
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glmesh.contract import Column, Contract
@@ -48,7 +48,7 @@ _SHARED = (
 )  # parameters that scikit-learn has too
 
 
-def save_model(estimator: Any, path: str | PathLike[str]) -> None:
+def save_model(estimator: NetworkEstimator, path: str | PathLike[str]) -> None:
     """Write a fitted estimator to a model file: coefficients, classes, and those parameters that JSON can hold."""
     check_is_fitted(estimator)
     p = estimator.coef_.shape[-1]
@@ -101,7 +101,7 @@ def _rows(estimator: NetworkEstimator) -> dict[str, int]:
     return {"rows": int(estimator.rows_), "rows_left_out": int(estimator.rows_left_out_)}
 
 
-def _parameters(loss: Loss | str) -> dict[str, Any]:
+def _parameters(loss: Loss | str) -> dict[str, str | float]:
     """Return {name: value} of the link and the parameters of a family; empty for other losses."""
     family = None if isinstance(loss, str) else loss.as_family
     return {} if family is None else asdict(family)
@@ -131,7 +131,7 @@ def _plain(value: object) -> bool:
         return False
 
 
-def load_model(path: str | PathLike[str]) -> Any:
+def load_model(path: str | PathLike[str]) -> NetworkEstimator:
     """Return the fitted estimator that a file holds.
 
     Parameters
@@ -206,9 +206,9 @@ def _unfitted(model: model_files.Model) -> NetworkEstimator:
     return kind(**known)
 
 
-def _general_parameters(model: model_files.Model) -> dict[str, Any]:
+def _general_parameters(model: model_files.Model) -> dict[str, object]:
     """Return the parameters of a GLMRegressor or GLMClassifier for a model file that names no estimator."""
-    chosen: dict[str, Any] = {"loss": model.loss} if model.family is None else {"family": model.family}
+    chosen: dict[str, object] = {"loss": model.loss} if model.family is None else {"family": model.family}
     chosen = {"family": Softmax.name} if model.loss == Softmax.name else chosen
     params = chosen | {"alpha": model.alpha}
     if model.penalty in ("l1", "l2", "elasticnet"):
@@ -218,7 +218,7 @@ def _general_parameters(model: model_files.Model) -> dict[str, Any]:
     return params
 
 
-def to_sklearn(estimator: Any) -> Any:
+def to_sklearn(estimator: NetworkEstimator) -> BaseEstimator:
     """Return a fitted estimator of scikit-learn's own class that makes the same predictions as `estimator`."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
@@ -255,8 +255,12 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(
-    plain: Any, estimator: NetworkEstimator, coef: Array, intercept: Array | float, classes: Array | None = None
-) -> Any:
+    plain: BaseEstimator,
+    estimator: NetworkEstimator,
+    coef: Array,
+    intercept: Array | float,
+    classes: Array | None = None,
+) -> BaseEstimator:
     """Return `plain`, an estimator of scikit-learn's, as a fitted one with the parameters that `estimator` also has.
 
     `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.estimators.clusters import clustered, of_parts, of_rows
@@ -200,7 +201,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         null = family.predictor(np.full(len(y), np.average(y, weights=weight)))
         return 1.0 - family.total(y, z, weight) / family.total(y, null, weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
             family = self._family()

@@ -14,9 +14,9 @@ from glmesh.core.moments import with_moments
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Design, Formula, Frame, Levels, design_of
 from glmesh.formulas.expressions import Factor
-from glmesh.formulas.frames import SITE, plain
+from glmesh.formulas.frames import SITE, DataFrame, plain
 from glmesh.formulas.tables import response_of
-from glmesh.types import Data, Flags, Matrix, Vector
+from glmesh.types import Array, Data, Flags, Matrix, Vector
 from glmesh.validation import one_of
 
 
@@ -42,6 +42,19 @@ class _Beside:
             return frame.numbers(self.offset)
         return None if self.exposure is None else Factor.parse(f"log(Q({self.exposure!r}))").numbers(frame)
 
+    def of_rows(self, frame: Frame) -> list[Vector | None]:
+        """Return [weights, offsets] of the rows, or as many of them as there are: a later one makes an earlier None."""
+        more = [None if self.sample_weight is None else frame.numbers(self.sample_weight), self.offsets(frame)]
+        while more and more[-1] is None:
+            more.pop()
+        return more
+
+    def clusters_of(self, frames: Sequence[Frame]) -> list[list[str]] | None:
+        """Return the labels of the clusters of the rows of each frame; None: the fit has no clusters."""
+        if self.clusters is None:
+            return None
+        return [[plain(one or 0.0) for one in frame.values(self.clusters)] for frame in frames]
+
 
 class FormulaMixin(BaseEstimator):  # type: ignore[misc]
     """What every estimator has for formulas: `from_formula`, and predictions from the columns that a formula names."""
@@ -55,7 +68,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
     def from_formula(
         cls,
         formula: str,
-        data: Any,
+        data: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame],
         *,
         sample_weight: str | None = None,
         offset: str | None = None,
@@ -63,7 +76,7 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         strata: str | None = None,
         clusters: str | None = None,
         missing: str = "drop",
-        **parameters: Any,
+        **parameters: object,
     ) -> Self:
         """Fit by a formula such as "y ~ age + C(sex)", whose columns have the names that statsmodels gives them.
 
@@ -153,55 +166,53 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"{name} has no strata; they are those of CoxRegressor")
 
     def _responses(
-        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[Any], rows: Sequence[Flags]
-    ) -> tuple[Sequence[Any], tuple[str, ...]]:
+        self, formula: Formula, frames: Sequence[Frame], tables: Sequence[DataFrame], rows: Sequence[Flags]
+    ) -> tuple[Sequence[tuple[Array, ...]], tuple[str, ...]]:
         """Return (responses of each frame, the two texts that a regression counts as 0 and 1, or ()).
 
-        A classifier gets labels as they are. `rows` are the flags of the rows of `tables` that are in `frames`.
+        Responses are (y,), or (time, event) in a formula of Cox's model, each of shape (m,). A classifier gets labels
+        as they are. `rows` are the flags of the rows of `tables` that are in `frames`.
         """
         if formula.survival:
             return [tuple(frame.numbers(name) for name in formula.survival) for frame in frames], ()
         if not formula.target:
-            return [response_of(formula, frame) for frame in frames], ()
+            return [(response_of(formula, frame),) for frame in frames], ()
         if hasattr(self, "decision_function"):
-            return [np.asarray(table[formula.target])[kept] for table, kept in zip(tables, rows, strict=True)], ()
-        return _numbers_or_two_texts(formula.target, frames)
+            return [(np.asarray(table[formula.target])[kept],) for table, kept in zip(tables, rows, strict=True)], ()
+        numbers, texts = _numbers_or_two_texts(formula.target, frames)
+        return [(one,) for one in numbers], texts
 
     def _fit_frames(
         self,
         formula: Formula,
         design: Design,
         frames: Sequence[Frame],
-        y: Sequence[Any],
+        y: Sequence[tuple[Array, ...]],
         beside: _Beside,
         *,
         apart: bool,
     ) -> None:
-        """Fit this estimator to the design columns of the frames; `apart`: each is the data of a node."""
+        """Fit this estimator to the design columns of the frames; `apart`: each is the data of a node.
+
+        `y` are the responses of each frame, as `_responses` returns them.
+        """
         import pandas as pd
 
-        parts: list[tuple[Any, ...]] = []
+        parts: list[tuple[Data | None, ...]] = []
         for frame, own in zip(frames, y, strict=True):
             X = pd.DataFrame(design.matrix(frame), columns=list(design.names))
-            target = own if formula.survival else (pd.Series(own, name=formula.response),)
-            weight = None if beside.sample_weight is None else frame.numbers(beside.sample_weight)
-            more = [weight, beside.offsets(frame)]
-            while more and more[-1] is None:
-                more.pop()
-            parts.append((X, *target, *more))
-        fit: Any = self
-        more_options: dict[str, Any] = {}
-        if beside.clusters is not None:
-            labels = [[plain(one or 0.0) for one in frame.values(beside.clusters)] for frame in frames]
-            more_options["clusters"] = labels if apart else labels[0]
-        if apart:
-            if beside.strata is not None:
+            target = own if formula.survival else (pd.Series(own[0], name=formula.response),)
+            parts.append((X, *target, *beside.of_rows(frame)))
+        labels = beside.clusters_of(frames)
+        options: dict[str, object] = {} if labels is None else {"clusters": labels if apart else labels[0]}
+        if beside.strata is not None:
+            if apart:
                 raise InvalidInput("each node is a stratum; leave strata out, or give one table")
-            fit.fit_nodes(parts, **more_options)
-        elif beside.strata is not None:
-            fit.fit(*parts[0], strata=[plain(one or "") for one in frames[0].values(beside.strata)], **more_options)
+            options["strata"] = [plain(one or "") for one in frames[0].values(beside.strata)]
+        if apart:
+            self.fit_nodes(parts, **options)
         else:
-            fit.fit(*parts[0], **more_options)
+            self.fit(*parts[0], **options)
 
     def _designed(self, X: Data) -> Matrix | None:
         """Return the design columns of a data frame with the columns that the formula names; None for other data.
@@ -222,8 +233,11 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop(name, None)
 
 
-def _tables(data: Any) -> tuple[list[Any], list[str | float | None]]:
-    """Return (data frames, the site of each: a name, a number, or None if there is one table)."""
+def _tables(data: Any) -> tuple[list[DataFrame], list[str | float | None]]:
+    """Return (data frames, the site of each: a name, a number, or None if there is one table).
+
+    Raise InvalidData for what is neither a data frame nor a list or dict of them.
+    """
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return [data], [None]
     if isinstance(data, Mapping):
@@ -236,7 +250,7 @@ def _tables(data: Any) -> tuple[list[Any], list[str | float | None]]:
 
 
 def _frames(
-    tables: Sequence[Any], sites: Sequence[str | float | None], formula: Formula, beside: _Beside
+    tables: Sequence[DataFrame], sites: Sequence[str | float | None], formula: Formula, beside: _Beside
 ) -> list[Frame]:
     """Return the frames of data frames with the columns that a fit needs; raise Mismatch if one lacks a column."""
     names = (*formula.variables, *formula.targets, *beside.names)
@@ -276,7 +290,7 @@ def _refuse_gaps(frames: Sequence[Frame], names: Sequence[str]) -> None:
                 )
 
 
-def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[Sequence[Any], tuple[str, ...]]:
+def _numbers_or_two_texts(target: str, frames: Sequence[Frame]) -> tuple[list[Vector], tuple[str, ...]]:
     """Return (responses of each frame as numbers, the two texts that count as 0 and 1, or () for numbers).
 
     Raise InvalidData for text with more or fewer levels than two.

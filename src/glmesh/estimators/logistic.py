@@ -1,14 +1,15 @@
 """Logistic regression."""
 
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 
+from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
 from glmesh.estimators.classifier import NetworkClassifier
 from glmesh.estimators.inference import InferenceMixin
 from glmesh.estimators.objective import Objective, TrainingData, elastic_net, number
+from glmesh.types import Vector
 from glmesh.validation import one_of
 
 
@@ -142,10 +143,14 @@ class LogisticRegression(InferenceMixin, NetworkClassifier):
             intercept="free" if self.fit_intercept else "none",
         )
 
-    def _fit(self, data: TrainingData) -> Self:
-        """Fit as other classifiers do; without a penalty coefficients of several classes add up to 0, as elsewhere."""
-        super()._fit(data)
-        if np.inf == self.C and self._are_together:
-            self.coef_ = self.coef_ - self.coef_.mean(axis=0)
-            self.intercept_ = self.intercept_ - self.intercept_.mean()
-        return self
+    def _coefficients(self, result: Result, objective: Objective) -> tuple[Vector, float | Vector]:
+        """Return (coefficients, intercept) of a result, as of other classifiers.
+
+        Without a penalty those of several classes that are fitted together add up to 0 over the classes, as
+        scikit-learn's do.
+        """
+        coef, intercept = super()._coefficients(result, objective)
+        if np.inf > self.C or not self._are_together:
+            return coef, intercept
+        each = np.asarray(intercept)
+        return coef - coef.mean(axis=0), each - each.mean()

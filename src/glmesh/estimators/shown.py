@@ -21,7 +21,7 @@ class Shown(BaseEstimator):  # type: ignore[misc]
     Estimators that are not fitted show scikit-learn's box; `repr` is always the constructor's call, as scikit-learn's.
     """
 
-    def summary(self) -> Any:
+    def summary(self) -> Overview | Summary:
         """Return the fit at a glance: verdict, coefficients by name, cost and proof.
 
         Returns

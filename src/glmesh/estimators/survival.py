@@ -73,6 +73,14 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
         Coefficients w, logarithms of hazard ratios. There is no intercept: it would cancel.
     hazard_ratios_ : array of shape (n_features,)
         exp(w): by what factor the hazard is larger where a feature is larger by one.
+    fit_intercept : bool
+        False: an intercept would cancel.
+    n_nodes : int
+        1, and not read: there are as many nodes as strata.
+    split : str
+        "samples": a node holds rows, with all features.
+    local_passes : None
+        Not read: nodes add up totals, and solve no problems of their own.
     strata_ : array of shape (n_strata,)
         Names of the strata as `fit` was given them, in the order of the nodes; numbers of the parts of `fit_nodes`.
     n_iter_ : int

@@ -36,7 +36,7 @@ def is_worth_it(path: Path) -> bool:
     return path.stat().st_size >= WORTH_IT and find_spec("pyarrow") is not None
 
 
-class _Counted(io.RawIOBase):
+class _CountingStream(io.RawIOBase):
     """A binary stream that counts the lines and the quotes that were read from it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -77,7 +77,7 @@ def read_text(
 
     options = _csv_options(layout, missing, chosen, quoted)
     with opened(path) as stream:
-        counted = _Counted(stream)
+        counted = _CountingStream(stream)
         try:
             table = csv.read_csv(counted, *options)
         except (pa.ArrowException, UnicodeError):

@@ -180,7 +180,7 @@ class Design:
 
     @property
     def _moments(self) -> dict[str, Moments]:
-        """Return {expression: moments}."""
+        """Return {expression: moments}: mean and deviation, over all rows, of each expression that is standardised."""
         return {one.expression: one for one in self.moments}
 
     def with_variables(self, variables: Sequence[Variable]) -> Design:

@@ -211,22 +211,33 @@ def _checked(node: ast.expr, code: str) -> Iterator[str]:
         yield name
     elif isinstance(node, ast.Constant):
         _number(node, code)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        yield from _checked(node.operand, code)
-    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        yield from _checked(node.left, code)
-        yield from _checked(node.right, code)
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
-        yield from _checked(node.left, code)
-        yield from _checked(node.comparators[0], code)
-    elif (call := _standardising(node, code)) is not None:
+    elif isinstance(node, ast.Call):
+        yield from _checked(_argument(node, code), code)
+    else:
+        for one in _operands(node, code):
+            yield from _checked(one, code)
+
+
+def _operands(node: ast.expr, code: str) -> tuple[ast.expr, ...]:
+    """Return what an operator stands between, or before; raise InvalidInput for one that is not allowed."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return (node.operand,)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return node.left, node.right
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
+        return node.left, node.comparators[0]
+    raise _refused(ast.unparse(node), code)
+
+
+def _argument(node: ast.Call, code: str) -> ast.expr:
+    """Return the expression inside of a call of center, standardize or a function; raise InvalidInput for others."""
+    if (call := _standardising(node, code)) is not None:
         if any(_standardising(one, code) for one in ast.walk(call.node)):
             raise InvalidInput(f"the formula has {code!r:.80}: inside of center and standardize there can be no other")
-        yield from _checked(call.node, code)
-    elif isinstance(node, ast.Call) and _function(node, code) and len(node.args) == 1 and not node.keywords:
-        yield from _checked(node.args[0], code)
-    else:
-        raise _refused(ast.unparse(node), code)
+        return call.node
+    if _function(node, code) and len(node.args) == 1 and not node.keywords:
+        return node.args[0]
+    raise _refused(ast.unparse(node), code)
 
 
 def _standardising(node: ast.AST, code: str) -> Standardising | None:

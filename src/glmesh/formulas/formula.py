@@ -68,14 +68,7 @@ class Formula:
         if len(terms) > _MANY:
             raise InvalidInput(f"the formula has {len(terms):,} terms, and may have {_MANY}")
         made = Formula(text.strip(), response, terms)
-        if not any(terms):
-            raise InvalidInput(f"the formula {text!r:.80} has no term beside the intercept; name a column")
-        if not made.survival and Factor.parse(made.response).standardised:
-            raise InvalidInput(
-                f"the response {made.response!r:.80} is standardised; take numbers that all agree on: I((y - 50) / 10)"
-            )
-        if both := set(made.variables) & set(made.targets):
-            raise InvalidInput(f"the formula {text!r:.80} has {min(both)!r} on both sides")
+        _refuse_unusable(made, text)
         return made
 
     @cached_property
@@ -129,6 +122,21 @@ def _response(text: str, left: Sequence[Sequence[str]]) -> str:
             "I(successes / trials), and the trials as sample weights"
         )
     return left[0][0]
+
+
+def _refuse_unusable(made: Formula, text: str) -> None:
+    """Raise InvalidInput if no term names a column, the response is standardised, or a column is on both sides.
+
+    `text` is the formula as messages have it.
+    """
+    if not any(made.terms):
+        raise InvalidInput(f"the formula {text!r:.80} has no term beside the intercept; name a column")
+    if not made.survival and Factor.parse(made.response).standardised:
+        raise InvalidInput(
+            f"the response {made.response!r:.80} is standardised; take numbers that all agree on: I((y - 50) / 10)"
+        )
+    if both := set(made.variables) & set(made.targets):
+        raise InvalidInput(f"the formula {text!r:.80} has {min(both)!r} on both sides")
 
 
 def _powers(text: str) -> list[int]:

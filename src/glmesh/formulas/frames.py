@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,33 @@ import numpy.typing as npt
 from glmesh.contract import DataTable
 from glmesh.contract.fitting import listed, nearest
 from glmesh.errors import InvalidData, Mismatch
-from glmesh.types import Flags, Indices, Vector
+from glmesh.types import Array, Flags, Indices, Vector
 from glmesh.validation import is_missing
 
 Texts = npt.NDArray[np.object_]  # (m,) str, or None where a value is missing
 SITE = "site"  # the variable that stands for the site itself
 _TRUTH = {"False": 0.0, "True": 1.0}
+
+
+class Series(Protocol):
+    """Protocol of a column of a data frame: what is asked of one of pandas or polars."""
+
+    def to_numpy(self) -> Array:
+        """Return the values, shape (m,)."""
+
+
+class DataFrame(Protocol):
+    """Protocol of a data frame: what is asked of one of pandas or polars."""
+
+    @property
+    def columns(self) -> Iterable[str]:
+        """Names of the columns, in their order."""
+
+    def __getitem__(self, name: str, /) -> Series:
+        """Return the column of that name."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +82,7 @@ class Frame:
         return Frame(table.where, table.m, columns, lines, "line", site=site)
 
     @staticmethod
-    def of_data_frame(data: Any, names: Iterable[str], where: str, site: str | float | None = None) -> Frame:
+    def of_data_frame(data: DataFrame, names: Iterable[str], where: str, site: str | float | None = None) -> Frame:
         """Return the frame of the columns `names` of a data frame of pandas or polars; those it lacks are left out.
 
         Columns of truth values become texts, "False" and "True", which formulas take as levels, as statsmodels does.
@@ -159,7 +180,7 @@ def _level(value: object) -> str | float:
     return float(value) if isinstance(value, int | float | np.integer | np.floating) else str(value)
 
 
-def _column(series: Any, where: str) -> Vector | Texts:
+def _column(series: Series, where: str) -> Vector | Texts:
     """Return a column of a data frame as float64, or as texts and None; raise InvalidData for dates."""
     values = np.asarray(series.to_numpy())
     if values.dtype.kind in "mM":

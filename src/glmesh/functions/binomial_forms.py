@@ -31,31 +31,34 @@ class Logit(Form):
     """log(mu / (1 - mu)) = z: the logistic loss."""
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return half the unit deviance; log(1 + e^z) - y z for labels y = 0 or 1."""
+        """Return the loss of each row: half the unit deviance, shape (m,); log(1 + e^z) - y z for labels y = 0 or 1."""
         return _half_deviance(y, log_expit(z), log_expit(-z))
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return mu - y."""
+        """Return the slope of each row's loss by z: mu - y, shape (m,)."""
         return np.asarray((1.0 - y) * expit(z) - y * expit(-z))
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return mu (1 - mu)."""
+        """Return the second derivative of each row's loss by z: mu (1 - mu), shape (m,)."""
         return self.information(z)
 
     def information(self, z: Vector) -> Vector:
-        """Return mu (1 - mu)."""
+        """Return the expected second derivative of each row's loss by z: mu (1 - mu), shape (m,)."""
         return np.asarray(expit(z) * expit(-z))
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 1; the third derivative is 1 - 2 mu times the second."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row: 1, shape (m,).
+
+        The third derivative is 1 - 2 mu times the second.
+        """
         return np.ones_like(z)
 
     def mean(self, z: Vector) -> Vector:
-        """Return 1 / (1 + e^-z)."""
+        """Return the mean mu at z: 1 / (1 + e^-z), shape (m,)."""
         return np.asarray(expit(z))
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return log(mu / (1 - mu))."""
+        """Return the linear predictor z at mu: log(mu / (1 - mu)), shape (m,)."""
         return np.asarray(logit(mu))
 
 
@@ -74,35 +77,41 @@ class Probit(Form):
     """
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return half the unit deviance."""
+        """Return the loss of each row: half the unit deviance, shape (m,)."""
         return _half_deviance(y, log_ndtr(z), log_ndtr(-z))
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return (1-y) r(-z) - y r(z)."""
+        """Return the slope of each row's loss by z: (1-y) r(-z) - y r(z), shape (m,)."""
         return _of_share(1.0 - y, _mills(-z)[0]) - _of_share(y, _mills(z)[0])
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return y h(z) + (1-y) h(-z)."""
+        """Return the second derivative of each row's loss by z: y h(z) + (1-y) h(-z), shape (m,)."""
         (r, distance), (s, mirrored) = _mills(z), _mills(-z)
         return _of_share(y, r * distance) + _of_share(1.0 - y, s * mirrored)
 
     def information(self, z: Vector) -> Vector:
-        """Return pdf^2 / (mu (1 - mu)) = r(z) r(-z)."""
+        """Return the expected second derivative of each row's loss by z: r(z) r(-z), shape (m,).
+
+        That is pdf^2 / (mu (1 - mu)).
+        """
         return _mills(z)[0] * _mills(-z)[0]
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return q(z + radius) for y = 1, q(radius - z) for y = 0, and the larger of them for other y."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row, shape (m,).
+
+        That is q(z + radius) for y = 1, q(radius - z) for y = 0, and the larger of them for other y.
+        """
         largest = np.where(y == 1, z, np.where(y == 0, -z, np.abs(z))) + radius
         largest = np.maximum(largest, 2.0 * MILLS_FAR)  # q falls like 2 / abs(z)^3, and 1 - h cancels
         r, distance = _mills(largest)
         return np.where(largest < 30.0, distance - (1.0 - r * distance) / distance, distance)  # q < D
 
     def mean(self, z: Vector) -> Vector:
-        """Return cdf(z)."""
+        """Return the mean mu at z: cdf(z), shape (m,)."""
         return np.asarray(ndtr(z))
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return the quantile of mu."""
+        """Return the linear predictor z at mu: the quantile of mu, shape (m,)."""
         return np.asarray(ndtri(mu))
 
 
@@ -127,34 +136,37 @@ class Cloglog(Form):
     """
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return half the unit deviance."""
+        """Return the loss of each row: half the unit deviance, shape (m,)."""
         m = np.exp(z)
         log_mu = np.where(m < 0.7, np.log(-np.expm1(-m)), np.log1p(-np.exp(-m)))
         return _half_deviance(y, np.where(z < -37.0, z, log_mu), -m)  # log mu = z - m/2 + ...
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return (1-y) m - y g."""
+        """Return the slope of each row's loss by z: (1-y) m - y g, shape (m,)."""
         return _of_share(1.0 - y, np.exp(z)) - y * _growth(z)[0]
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return (1-y) m + y g e."""
+        """Return the second derivative of each row's loss by z: (1-y) m + y g e, shape (m,)."""
         g, e = _growth(z)
         return _of_share(1.0 - y, np.exp(z)) + y * g * e
 
     def information(self, z: Vector) -> Vector:
-        """Return m^2 / (e^m - 1) = m g."""
+        """Return the expected second derivative of each row's loss by z: m^2 / (e^m - 1) = m g, shape (m,)."""
         return np.exp(np.minimum(z, LARGE_LOG)) * _growth(z)[0]
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 1 for y = 0, else max(1, e^(z + radius))."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row, shape (m,).
+
+        That is 1 for y = 0, else max(1, e^(z + radius)).
+        """
         return np.where(y == 0, 1.0, np.maximum(1.0, np.exp(z + radius)))
 
     def mean(self, z: Vector) -> Vector:
-        """Return 1 - exp(-e^z)."""
+        """Return the mean mu at z: 1 - exp(-e^z), shape (m,)."""
         return -np.expm1(-np.exp(z))
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return log(-log(1 - mu))."""
+        """Return the linear predictor z at mu: log(-log(1 - mu)), shape (m,)."""
         return np.log(-np.log1p(-mu))
 
 

@@ -63,7 +63,7 @@ class Gaussian(Linked):
         return np.ones_like(mu)
 
     def log_densities(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
-        """Return the log-likelihood of each row, shape (m,)."""
+        """Return the log-likelihood of each row, shape (m,), a normal variable of variance dispersion / weight."""
         return -weight * self.losses(y, z) / dispersion - 0.5 * np.log(2.0 * np.pi * dispersion / weight)
 
 
@@ -222,7 +222,7 @@ class InverseGaussian(Linked):
         return mu**3
 
     def log_densities(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
-        """Return the log-likelihood of each row, shape (m,)."""
+        """Return the log-likelihood of each row, an inverse Gaussian variable of dispersion / weight; shape (m,)."""
         constants = np.log(2.0 * np.pi * dispersion / weight) + 3.0 * np.log(y)
         return -weight * self.losses(y, z) / dispersion - 0.5 * constants
 
@@ -258,7 +258,7 @@ class Tweedie(Linked):
 
     @property
     def form(self) -> Form:
-        """Return the loss with the log link."""
+        """Return the Form of the losses with the log link."""
         return PowerLog(self.power)
 
     def suits(self, y: Vector) -> Flags:
@@ -329,7 +329,7 @@ class NegativeBinomial(Linked):
 
     @property
     def form(self) -> Form:
-        """Return the loss with the log link."""
+        """Return the Form of the losses with the log link."""
         return NegativeBinomialLog(self.known_theta)
 
     def mean(self, z: Vector) -> Vector:

@@ -141,7 +141,7 @@ class Family(Loss):
 
     @property
     def canonical(self) -> bool:
-        """Return whether the link is the canonical one, so that `information` equals `curvatures`."""
+        """Return whether the link is canonical: observed and expected second derivatives of the loss are then equal."""
         return self.link == self.links[0]
 
     # as a loss

@@ -39,31 +39,34 @@ class Form(ABC):
 
     @abstractmethod
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return half the unit deviance of each row."""
+        """Return the loss of each row, half its unit deviance, shape (m,), at targets y and linear predictors z."""
 
     @abstractmethod
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return the first derivative of each row's loss by z."""
+        """Return the first derivative of each row's loss by its linear predictor z, shape (m,)."""
 
     @abstractmethod
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return the second derivative of each row's loss by z."""
+        """Return the second derivative of each row's loss by its linear predictor z, shape (m,)."""
 
     @abstractmethod
     def information(self, z: Vector) -> Vector:
-        """Return the expected second derivative of each row's loss by z."""
+        """Return the expected second derivative of each row's loss by its linear predictor z, shape (m,)."""
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return a c for each row with abs(loss''') <= c loss'' within `radius` of z; here infinite, for none."""
+        """Return a c for each row with abs(loss''') <= c loss'' within `radius` of z, shape (m,).
+
+        Infinite, as here, where there is none.
+        """
         return np.full_like(z, np.inf)
 
     @abstractmethod
     def mean(self, z: Vector) -> Vector:
-        """Return mu, the inverse of the link at z."""
+        """Return the mean mu at z, the inverse of the link, shape (m,)."""
 
     @abstractmethod
     def predictor(self, mu: Vector) -> Vector:
-        """Return z, the link at mu."""
+        """Return the linear predictor z at mu, the link, shape (m,)."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,10 @@ class PowerLog(Form):
         return ((2.0 - self.power) / largest, self.power / largest) if self.power <= 2 else None
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return y^a (E(a) - E(a-1)) with E(a) = (e^(a u) - 1)/a and u = z - log y; for y = 0, mu^a / a."""
+        """Return the loss of each row: y^a (E(a) - E(a-1)) or, for y = 0, mu^a / a, shape (m,).
+
+        Here E(a) = (e^(a u) - 1)/a, u = z - log y and a = 2 - power.
+        """
         a, log_y = 2.0 - self.power, np.log(y)
         u = z - log_y
         losses = _difference(a, z, log_y, 0.0) - _difference(a - 1.0, z, log_y, log_y)
@@ -96,31 +102,37 @@ class PowerLog(Form):
         return np.where(y > 0, losses, np.exp(a * z) / a) if a > 0 else losses
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return mu^a - y mu^(a-1), the larger of them times 1 - e^-abs(u), u = z - log y."""
+        """Return the slope of each row's loss by z: mu^a - y mu^(a-1), shape (m,), where a = 2 - power.
+
+        It is computed as the larger of the two terms times 1 - e^-abs(u), u = z - log y.
+        """
         a, log_y = 2.0 - self.power, np.log(y)
         u = z - log_y
         return np.asarray(np.copysign(-np.exp(np.maximum(a * z, log_y + (a - 1.0) * z)) * np.expm1(-np.abs(u)), u))
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return a mu^a + (1 - a) y mu^(a-1)."""
+        """Return the second derivative of each row's loss by z: a mu^a + (1 - a) y mu^(a-1), shape (m,)."""
         a = 2.0 - self.power
         rows = a * np.exp(a * z) + (1.0 - a) * np.exp(np.log(y) + (a - 1.0) * z)
         return np.where(np.isnan(rows), np.inf, rows)  # power 3: the second term overflows more than the first
 
     def information(self, z: Vector) -> Vector:
-        """Return mu^2 / mu^power."""
+        """Return the expected second derivative of each row's loss by z: mu^2 / mu^power, shape (m,)."""
         return np.exp((2.0 - self.power) * z)
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return max(a, 1 - a) where the loss is convex, else infinity."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row, shape (m,).
+
+        That is max(a, 1 - a), a = 2 - power, where the loss is convex, else infinity.
+        """
         return np.full_like(z, max(2.0 - self.power, self.power - 1.0) if self.power <= 2 else np.inf)
 
     def mean(self, z: Vector) -> Vector:
-        """Return e^z."""
+        """Return the mean mu at z: e^z, shape (m,)."""
         return np.exp(z)
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return log mu."""
+        """Return the linear predictor z at mu: log mu, shape (m,)."""
         return np.log(mu)
 
 
@@ -151,36 +163,42 @@ class NegativeBinomialLog(Form):
         return 1.0, 2.0
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return y log(y / mu) + (y + theta) log((mu + theta) / (y + theta)), as a sum of two terms >= 0."""
+        """Return the loss of each row: y log(y / mu) + (y + theta) log((mu + theta) / (y + theta)), shape (m,).
+
+        It is computed as a sum of two terms >= 0.
+        """
         t, log_n = z - np.log(self.theta), np.log(y + self.theta)
         return POISSON.losses(y, log_n + log_expit(t)) + POISSON.losses(
             np.full_like(y, self.theta), log_n + log_expit(-t)
         )
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return (mu - y) / (1 + mu / theta)."""
+        """Return the slope of each row's loss by z: (mu - y) / (1 + mu / theta), shape (m,)."""
         t = z - np.log(self.theta)
         return np.asarray(self.theta * expit(t) - y * expit(-t))
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return (y + theta) q (1 - q)."""
+        """Return the second derivative of each row's loss by z: (y + theta) q (1 - q), shape (m,)."""
         t = z - np.log(self.theta)
         return np.asarray((y + self.theta) * expit(t) * expit(-t))
 
     def information(self, z: Vector) -> Vector:
-        """Return theta q = mu / (1 + mu / theta)."""
+        """Return the expected second derivative of each row's loss by z: theta q, shape (m,).
+
+        That is mu / (1 + mu / theta).
+        """
         return np.asarray(self.theta * expit(z - np.log(self.theta)))
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 1."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row: 1, shape (m,)."""
         return np.ones_like(z)
 
     def mean(self, z: Vector) -> Vector:
-        """Return e^z."""
+        """Return the mean mu at z: e^z, shape (m,)."""
         return np.exp(z)
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return log mu."""
+        """Return the linear predictor z at mu: log mu, shape (m,)."""
         return np.log(mu)
 
 
@@ -188,31 +206,31 @@ class GaussianIdentity(Form):
     """V(mu) = 1 and mu = z: the squared loss (z - y)^2 / 2."""
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return (z - y)^2 / 2."""
+        """Return the loss of each row: (z - y)^2 / 2, shape (m,)."""
         return 0.5 * (z - y) ** 2
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return z - y."""
+        """Return the slope of each row's loss by z: z - y, shape (m,)."""
         return z - y
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return 1."""
+        """Return the second derivative of each row's loss by z: 1, shape (m,)."""
         return np.ones_like(z)
 
     def information(self, z: Vector) -> Vector:
-        """Return 1."""
+        """Return the expected second derivative of each row's loss by z: 1, shape (m,)."""
         return np.ones_like(z)
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 0."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row: 0, shape (m,)."""
         return np.zeros_like(z)
 
     def mean(self, z: Vector) -> Vector:
-        """Return z."""
+        """Return the mean mu at z: z, shape (m,)."""
         return z.copy()
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return mu."""
+        """Return the linear predictor z at mu: mu, shape (m,)."""
         return mu.copy()
 
 
@@ -220,27 +238,27 @@ class GaussianLog(Form):
     """V(mu) = 1 and log mu = z: the loss (e^z - y)^2 / 2, which is not convex where e^z < y / 2."""
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return (mu - y)^2 / 2."""
+        """Return the loss of each row: (mu - y)^2 / 2, shape (m,)."""
         return 0.5 * (np.exp(z) - y) ** 2
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return mu (mu - y)."""
+        """Return the slope of each row's loss by z: mu (mu - y), shape (m,)."""
         return np.exp(z) * (np.exp(z) - y)
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return mu (2 mu - y)."""
+        """Return the second derivative of each row's loss by z: mu (2 mu - y), shape (m,)."""
         return np.exp(z) * (2.0 * np.exp(z) - y)
 
     def information(self, z: Vector) -> Vector:
-        """Return mu^2."""
+        """Return the expected second derivative of each row's loss by z: mu^2, shape (m,)."""
         return np.exp(2.0 * z)
 
     def mean(self, z: Vector) -> Vector:
-        """Return e^z."""
+        """Return the mean mu at z: e^z, shape (m,)."""
         return np.exp(z)
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return log mu."""
+        """Return the linear predictor z at mu: log mu, shape (m,)."""
         return np.log(mu)
 
 
@@ -255,31 +273,34 @@ class GammaInverse(Form):
         return 1.0, 1.0
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return y z - 1 - log(y z); infinite for z <= 0."""
+        """Return the loss of each row: y z - 1 - log(y z), shape (m,); infinite for z <= 0."""
         return np.where(z > 0, GAMMA.losses(y, -np.log(z)), np.inf)
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return y - 1 / z; minus infinity for z <= 0."""
+        """Return the slope of each row's loss by z: y - 1 / z, shape (m,); minus infinity for z <= 0."""
         return np.where(z > 0, y - 1.0 / z, -np.inf)
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return 1 / z^2; infinite for z <= 0."""
+        """Return the second derivative of each row's loss by z: 1 / z^2, shape (m,); infinite for z <= 0."""
         return self.information(z)
 
     def information(self, z: Vector) -> Vector:
-        """Return 1 / z^2; infinite for z <= 0."""
+        """Return the expected second derivative of each row's loss by z: 1 / z^2, shape (m,); infinite for z <= 0."""
         return np.where(z > 0, (1.0 / z) ** 2, np.inf)
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 2 / (z - radius) where z > radius, else infinity."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row, shape (m,).
+
+        That is 2 / (z - radius) where z > radius, else infinity.
+        """
         return np.where(z > radius, 2.0 / (z - radius), np.inf)
 
     def mean(self, z: Vector) -> Vector:
-        """Return 1 / z; NaN for z <= 0."""
+        """Return the mean mu at z: 1 / z, shape (m,); NaN for z <= 0."""
         return np.where(z > 0, 1.0 / z, np.nan)
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return 1 / mu."""
+        """Return the linear predictor z at mu: 1 / mu, shape (m,)."""
         return 1.0 / mu
 
 
@@ -294,29 +315,35 @@ class InverseSquared(Form):
         return 1.0, 1.0
 
     def losses(self, y: Vector, z: Vector) -> Vector:
-        """Return (y sqrt(z) - 1)^2 / (2 y); infinite for z <= 0."""
+        """Return the loss of each row: (y sqrt(z) - 1)^2 / (2 y), shape (m,); infinite for z <= 0."""
         return np.where(z > 0, 0.5 * (y * np.sqrt(z) - 1.0) ** 2 / y, np.inf)
 
     def slopes(self, y: Vector, z: Vector) -> Vector:
-        """Return (y - 1 / sqrt(z)) / 2; minus infinity for z <= 0."""
+        """Return the slope of each row's loss by z: (y - 1 / sqrt(z)) / 2, shape (m,); minus infinity for z <= 0."""
         return np.where(z > 0, 0.5 * (y - 1.0 / np.sqrt(z)), -np.inf)
 
     def curvatures(self, y: Vector, z: Vector) -> Vector:
-        """Return z^(-3/2) / 4; infinite for z <= 0."""
+        """Return the second derivative of each row's loss by z: z^(-3/2) / 4, shape (m,); infinite for z <= 0."""
         return self.information(z)
 
     def information(self, z: Vector) -> Vector:
-        """Return z^(-3/2) / 4; infinite for z <= 0."""
+        """Return the expected second derivative of each row's loss by z: z^(-3/2) / 4, shape (m,).
+
+        It is infinite for z <= 0.
+        """
         return np.where(z > 0, 0.25 * z**-1.5, np.inf)
 
     def bends(self, y: Vector, z: Vector, radius: Vector) -> Vector:
-        """Return 1.5 / (z - radius) where z > radius, else infinity."""
+        """Return c >= abs(loss''') / loss'' within `radius` of z for each row, shape (m,).
+
+        That is 1.5 / (z - radius) where z > radius, else infinity.
+        """
         return np.where(z > radius, 1.5 / (z - radius), np.inf)
 
     def mean(self, z: Vector) -> Vector:
-        """Return 1 / sqrt(z); NaN for z <= 0."""
+        """Return the mean mu at z: 1 / sqrt(z), shape (m,); NaN for z <= 0."""
         return np.where(z > 0, 1.0 / np.sqrt(z), np.nan)
 
     def predictor(self, mu: Vector) -> Vector:
-        """Return 1 / mu^2."""
+        """Return the linear predictor z at mu: 1 / mu^2, shape (m,)."""
         return mu**-2.0

@@ -1,5 +1,7 @@
 """f with an intercept that is not penalised: profiled out (split by features) or anchored (split by samples)."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from glmesh.errors import InvalidInput
@@ -35,6 +37,10 @@ class Anchored(ConjugateOf):
         super().__init__(penalty.join([penalty, held], [size, 1]))
         self.free = ConjugateOf(penalty)  # without intercept
         self.l2, self.scale, self.anchor = l2, scale, anchor
+
+    def as_anchored(self) -> Anchored:
+        """Return this function, which holds an intercept near an anchor."""
+        return self
 
     def split(self, w: Vector) -> tuple[Vector, float]:
         """Return (coefficients w[:-1], intercept b) of a vector w, shape (d,), whose last entry is b / scale."""

@@ -38,7 +38,7 @@ class Linked(Family):
 
     @property
     def form(self) -> Form:
-        """Return the loss with the link."""
+        """Return the Form of the losses with the link that is asked for."""
         return self.forms[self.link]
 
     @abstractmethod

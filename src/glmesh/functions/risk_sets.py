@@ -135,7 +135,7 @@ class RiskSums:
 
     @cached_property
     def set_scale(self) -> Vector:
-        """Return the scale of each set, shape (G,), which is that of its last row."""
+        """Return the scale of each set, that of its last row, shape (G,): its sums are divided by the scale's exp."""
         return self.scale[self.sets.ends - 1]
 
     @cached_property
@@ -157,12 +157,12 @@ class RiskSums:
 
     @cached_property
     def alive(self) -> Vector:
-        """Return P of each set, over exp(set_scale), shape (G,)."""
+        """Return the sum of r over the rows of each set that survive its time, over exp(set_scale), shape (G,)."""
         return self.before[self.sets.starts] * np.exp(self.scale[self.sets.starts] - self.set_scale)
 
     @cached_property
     def _dead(self) -> tuple[Vector, Vector]:
-        """Return (D of each set, over exp(set_scale), and the share of each death in D)."""
+        """Return what `dead` and `shares` say of the deaths of each set, shapes (G,) and (deaths,)."""
         sets = self.sets
         of = sets.set_of[sets.deaths]
         logs = self.logs[sets.deaths]
@@ -173,17 +173,17 @@ class RiskSums:
 
     @property
     def dead(self) -> Vector:
-        """Return D of each set, over exp(set_scale), shape (G,)."""
+        """Return the sum of r over the deaths of each set, over exp(set_scale), shape (G,)."""
         return self._dead[0]
 
     @property
     def shares(self) -> Vector:
-        """Return the share that each death has in D of its set; they sum to 1 in every set."""
+        """Return the share of each death in the sum of r over the deaths of its set, shape (deaths,)."""
         return self._dead[1]
 
     @cached_property
     def S(self) -> Vector:
-        """Return S of each term, over exp(set_scale), shape (T,)."""
+        """Return S = P + f D of each term, over exp(set_scale), shape (T,): the sum that its logarithm is taken of."""
         return self.alive[self.sets.term_set] + self.sets.factor * self.dead[self.sets.term_set]
 
     @cached_property
@@ -193,7 +193,7 @@ class RiskSums:
 
     @cached_property
     def hazard(self) -> Vector:
-        """Return the increase of the cumulative hazard at each set, sum of a over its terms, times exp(set_scale)."""
+        """Return the increase of the cumulative hazard at the time of each set, times exp(set_scale), shape (G,)."""
         return self.sets.over_terms(self.a)
 
     @cached_property

@@ -7,7 +7,7 @@ from glmesh.errors import InvalidInput
 from glmesh.functions.entropy import logistic_root
 from glmesh.functions.separable import check_rows
 from glmesh.functions.smooth import OUTSIDE, Smooth, weighted_sum
-from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
+from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, ShiftedLosses, best_shift
 from glmesh.types import Vector
 
 
@@ -44,7 +44,8 @@ class RowLoss(Smooth):
 
         `near` is the guess of b to start from.
         """
-        return float(best_shift(self._SHIFT_KIND, self.y, self.c, self.delta, direction, np.ascontiguousarray(v), near))
+        v = np.ascontiguousarray(v)
+        return float(best_shift(ShiftedLosses(self._SHIFT_KIND, self.delta, self.y, self.c, direction, v), near))
 
     def _per_weight(self, w: Vector) -> Vector:
         """Return w / c, shape (d,), where c are the weights >= 0 of the d rows of data.

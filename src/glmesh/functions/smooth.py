@@ -1,10 +1,16 @@
 """Smooth f(v): what every method asks of one, and sums that have the same bits on any number of threads."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glmesh.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from glmesh.functions.intercept import Anchored
 
 OUTSIDE = 1e-13  # relative distance from the domain of f* within which w counts as inside: means of gradients round
 
@@ -92,6 +98,10 @@ class Smooth(ABC):
         because f has no intercept; `near` is a guess of b that subclasses start from.
         """
         return v, 0.0
+
+    def as_anchored(self) -> Anchored | None:
+        """Return f as an `Anchored`, which holds an intercept near an anchor; None, as here: f is none."""
+        return None
 
     @property
     def free_direction(self) -> Vector | None:

@@ -91,6 +91,13 @@ class MatrixGossip(Gossip):
         """
         self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)
 
+    def replace_part(self, block: Block, k: int, change: Vector, *, member: bool) -> None:
+        """Add K times `change`, shape (d,), to the k-th hosted node's estimate, because its A_k x_k changed by that.
+
+        A_k are the columns of the node, x_k its variables; K is the number of nodes, all of which are members.
+        """
+        self.v[k] += self.members_seen[k] * change
+
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
         """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return the Halo, all that was received in it.
 

@@ -64,6 +64,12 @@ class Gossip(Protocol):
         For changes that no local solve made: a local solve writes to `target` itself.
         """
 
+    def replace_part(self, block: Block, k: int, change: Vector, *, member: bool) -> None:
+        """Take in that A_k x_k of the k-th hosted node changed by `change`, shape (d,), because its columns did.
+
+        A_k are the columns of the node, x_k its variables; `member` says whether the node takes part at present.
+        """
+
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
         """Recompute the estimates v after the local solves of a round; does nothing where `target` is v itself.
 

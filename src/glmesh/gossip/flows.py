@@ -369,6 +369,14 @@ class FlowGossip(Gossip):
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 
+    def replace_part(self, block: Block, k: int, change: Vector, *, member: bool) -> None:
+        """Let other nodes know that the columns of the k-th hosted node changed, if it is a member.
+
+        Estimates are computed anew from the columns, so `change` is not read.
+        """
+        if member:
+            self.announce_change(block, k)
+
     def announce_change(self, block: Block, k: int) -> None:
         """Raise the membership counter of the k-th hosted node by 2, because its data changed.
 

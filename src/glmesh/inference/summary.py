@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -22,6 +23,18 @@ WIDTH = 80  # [characters] of the table
 # links with which exp(coefficient) is a ratio: of odds, of means, of rates of the complementary log-log model
 RATIO_LINKS = ("logit", "log", "cloglog")
 COVARIANCES = {"model": "model", "cluster": "clusters"}
+
+
+def frame_of(values: Matrix, terms: Sequence[str], headings: Sequence[str]) -> pd.DataFrame:
+    """Return numbers of shape (n_terms, n_headings) as a data frame of pandas, indexed by term.
+
+    Raise InvalidInput where pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InvalidInput("to_frame needs pandas, which is not installed: pip install pandas") from None
+    return pd.DataFrame(values, index=pd.Index(terms, name="term"), columns=headings)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,11 +127,7 @@ class Summary:
         InvalidInput
             pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InvalidInput("to_frame needs pandas, which is not installed: pip install pandas") from None
-        return pd.DataFrame(self.columns, index=pd.Index(self.terms, name="term"), columns=self.headings)
+        return frame_of(self.columns, self.terms, self.headings)
 
     def __str__(self) -> str:
         lines = [self._title().center(WIDTH).rstrip(), "=" * WIDTH]

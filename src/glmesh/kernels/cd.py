@@ -63,10 +63,10 @@ def _weighted_curvature(design, j, h):
     of its squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an entry. The result, a float, is
     at least `_FLOOR` times what it is for h = 1; q times it is the curvature that a step on column or group j assumes.
     """
-    indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
+    (indptr, indices, data), norm = design.matrix, design.norms[j]
     total = top = 0.0
     for c in range(design.bounds[j], design.bounds[j + ONE]):
-        total += weighted_square(indptr, indices, data, c, h)
+        total += weighted_square(design.matrix, c, h)
         if design.kind == GROUPS:
             for i in range(indptr[c], indptr[c + ONE]):
                 if data[i] != 0.0:
@@ -83,9 +83,9 @@ def _move(design, node, i, change):
     none).
     """
     if node.h.size > 0:
-        weighted_add(design.indptr, design.indices, design.data, i, node.q * change, node.h, node.r)
+        weighted_add(design.matrix, i, node.q * change, node.h, node.r)
     else:
-        add(design.indptr, design.indices, design.data, i, node.q * change, node.r)
+        add(design.matrix, i, node.q * change, node.r)
 
 
 @inlined
@@ -97,7 +97,7 @@ def _column_step(design, node, x, i, curvature):
     it is at, and -1 if x_i changed or is at none. `design` is a NodeColumns, `node` a NodeView, `x` all variables,
     shape (columns,).
     """
-    slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
+    slope, row, old = dot(design.matrix, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
         new = logistic_step(row, old, slope, curvature)
     else:
@@ -123,7 +123,7 @@ def _group_step(design, node, x, j, curvature, slopes):
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
     for i in range(begin, end):
-        slopes[i] = curvature * x[i] - dot(design.indptr, design.indices, design.data, i, node.r)
+        slopes[i] = curvature * x[i] - dot(design.matrix, i, node.r)
         norm += slopes[i] * slopes[i]
         at_zero = at_zero and x[i] == 0.0
     norm = math.sqrt(norm)
@@ -146,7 +146,7 @@ def _pass(design, task, memory, scratch, node, pass_):
     The pass writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a
     bool: whether any variable moved.
     """
-    bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
+    bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.matrix.indptr
     x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q
     path, visited, moved = memory.path[k], ZERO, False
     order, squares = scratch.order[first:last], scratch.squares
@@ -228,7 +228,7 @@ def _finish(design, task, memory, scratch, node):
         for i in range(begin, end):
             change = x[i] - before[i]
             if change != 0.0:
-                add(design.indptr, design.indices, design.data, i, step * node.q * change, out)
+                add(design.matrix, i, step * node.q * change, out)
     else:
         for j in range(np.uint64(w.size)):
             out[j] += step * (r[j] - w[j])

@@ -2,105 +2,73 @@
 
 Coordinates without l1 and without bounds are eliminated first; then coordinate descent finds the others that are zero
 or at a bound, and a Cholesky factor solves for those that are not (the *face*), in turn until the minimiser is found.
-There is no BLAS here: all processes compute the same bits, whatever the number of its threads.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
+from glmesh.kernels.cholesky import backward, eliminate, forward
 from glmesh.kernels.jit import ONE, ZERO, inlined, kernel
+from glmesh.types import Matrix, Unsigned, Vector
 
-WIDTH = np.uint64(8)  # columns that a trailing matrix is updated by at once
 PASSES = 20  # [passes] of coordinate descent at most, between two Cholesky factors
 FACES = 60  # faces tried at most, between two coordinate descents
 ROUNDS = 60  # coordinate descents at most
 OPTIMAL = 1e-13  # [largest slope] violation of the optimality conditions that is rounding
 
 
-@kernel
-def eliminate(S, n, floor, panel):
-    """Factor the first n columns of a symmetric matrix S, shape (d, d), in place by Cholesky's method.
+class PenalisedQuadratic(NamedTuple):
+    """The function b.(u - w) + (u - w).S (u - w)/2 + sum_i l1_i abs(u_i) of d coordinates u, on lo <= u <= hi."""
 
-    Only the lower triangle of S is read and written. It then holds the lower triangular factor in those columns, and
-    the Schur complement in the others. A column k whose pivot is at most floor[k], shape (d,), becomes zero: its
-    coordinate has no curvature of its own. `panel` has shape (8, d) and is overwritten.
+    S: Matrix  # (d, d), symmetric and positive semidefinite
+    b: Vector  # (d,) slopes of the quadratic at w
+    limits: Matrix  # (3, d) rows l1, lo and hi
+    w: Vector  # (d,)
+    n_free: np.uint64  # coordinates before this one have neither l1 nor bounds
+
+
+class FaceScratch(NamedTuple):
+    """Uninitialised arrays for intermediate results of `minimise`, on d coordinates.
+
+    A *face* is the set of the coordinates that are neither at zero nor at a bound, if they have an l1 or a bound.
     """
-    d = np.uint64(S.shape[0])
-    k = ZERO
-    while k < n:
-        end = min(k + WIDTH, n)
-        for c in range(k, end):
-            if S[c, c] > floor[c]:
-                root = np.sqrt(S[c, c])
-                S[c, c] = root
-                for i in range(c + ONE, d):
-                    S[i, c] /= root
-            else:
-                for i in range(c, d):
-                    S[i, c] = 0.0
-            for e in range(c + ONE, end):
-                factor = S[e, c]
-                for i in range(e, d):
-                    S[i, e] -= factor * S[i, c]
-        for c in range(WIDTH):
-            for i in range(end, d):
-                panel[c, i] = S[i, k + c] if k + c < end else 0.0
-        for i in range(end, d):
-            a0, a1, a2, a3 = panel[0, i], panel[1, i], panel[2, i], panel[3, i]
-            a4, a5, a6, a7 = panel[4, i], panel[5, i], panel[6, i], panel[7, i]
-            for j in range(end, i + ONE):
-                first = a0 * panel[0, j] + a1 * panel[1, j] + a2 * panel[2, j] + a3 * panel[3, j]
-                second = a4 * panel[4, j] + a5 * panel[5, j] + a6 * panel[6, j] + a7 * panel[7, j]
-                S[i, j] -= first + second
-        k = end
+
+    L: Matrix  # (d, d) Cholesky factor of the free columns of S, and their Schur complement
+    M: Matrix  # (d, d) Cholesky factor of the Schur complement on the face
+    panel: Matrix  # (8, d) for `eliminate`
+    work: Matrix  # (7, d) vectors of `FaceSearch`, and one more
+    face: Unsigned  # (d,) coordinates of the face
+
+    @staticmethod
+    def of(d: int) -> FaceScratch:
+        """Return new arrays for functions of d coordinates."""
+        L, M = np.empty((2, d, d))
+        return FaceScratch(L, M, np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64))
 
 
-@kernel
-def forward(L, n, x):
-    """Overwrite x[:n] with L^-1 x[:n] by forward substitution; L is lower triangular, shape (n, n) or larger.
+class FaceSearch(NamedTuple):
+    """Where a search for a minimum stands, among the coordinates that are left when the free ones are eliminated.
 
-    Entry k becomes 0 where L_kk = 0, the mark that `eliminate` leaves in a factor L of a matrix of lower rank.
+    The function is a quadratic with matrix L plus l1_i abs(u_i) between bounds. Coordinates before `first` do not take
+    part. All arrays are changed in place.
     """
-    for k in range(n):
-        total = x[k]
-        for j in range(k):
-            total -= L[k, j] * x[j]
-        x[k] = total / L[k, k] if L[k, k] > 0.0 else 0.0
 
-
-@kernel
-def backward(L, n, x):
-    """Overwrite x[:n] with L^-T x[:n] by back substitution; L is lower triangular, shape (n, n) or larger.
-
-    Entry k becomes 0 where L_kk = 0, the mark that `eliminate` leaves in a factor L of a matrix of lower rank.
-    """
-    for back in range(n):
-        k = n - ONE - back
-        x[k] = x[k] / L[k, k] if L[k, k] > 0.0 else 0.0
-        for j in range(k):
-            x[j] -= L[k, j] * x[k]
-
-
-@kernel
-def invert(L, out):
-    """Write L^-1 to `out`, shape (n, n), for a Cholesky factor L of S = L L^T; only the lower triangle of L is read.
-
-    Where L_kk = 0 (S has lower rank), row k of `out` becomes a vector v with v_k = 1 and v.S v = 0, but for rounding.
-    """
-    n = np.uint64(L.shape[0])
-    for k in range(n):
-        row = out[k]
-        for i in range(n):
-            row[i] = 0.0
-        row[k] = 1.0
-        for j in range(k):
-            factor = L[k, j]
-            if factor != 0.0:
-                other = out[j]
-                for i in range(j + ONE):
-                    row[i] -= factor * other[i]
-        if L[k, k] > 0.0:
-            for i in range(k + ONE):
-                row[i] /= L[k, k]
+    first: np.uint64
+    L: Matrix  # (d, d) matrix of the quadratic
+    limits: Matrix  # (3, d) rows l1, lo and hi
+    u: Vector  # (d,) point
+    rho: Vector  # (d,) slopes of the quadratic at u
+    curve: Vector  # (d,) diagonal of L, at least what counts as zero
+    floor: Vector  # (d,) what counts as zero of the diagonal of L
+    face: Unsigned  # (d,) coordinates of the face: neither at zero nor at a bound; the first n count
+    M: Matrix  # (d, d) Cholesky factor of L restricted to the face, in the first n rows and columns
+    panel: Matrix  # (8, d) for `eliminate`
+    least: Vector  # (d,) what counts as zero in the pivots of M
+    delta: Vector  # (d,) the way to the minimum over the face, an entry per coordinate of the face
+    change: Vector  # (d,) of the slopes by a step
 
 
 @inlined
@@ -184,81 +152,117 @@ def _violation(first, limits, u, rho, curve):
 
 
 @kernel
-def _factor_face(L, first, limits, u, floor, M, face, panel, least):
-    """Write the coordinates that are neither at zero nor at a bound, and the Cholesky factor of their matrix.
+def _factor_face(search):
+    """Find the coordinates that are neither at zero nor at a bound; return how many they are, n, a uint64.
 
-    L, shape (d, d), is the matrix of a quadratic model; `limits`, shape (3, d), has the rows l1, lo and hi of the
-    penalty l1_i abs(u_i) and its bounds; coordinates before `first` do not take part. The factor of L, restricted to
-    the face, is written to M[:n, :n]. Pivots at most floor[i] count as zero. `panel` and `least` are overwritten.
-    Return n.
+    They are written to search.face[:n], and to search.M[:n, :n] the Cholesky factor of the quadratic's matrix
+    restricted to them. `search` is a FaceSearch.
     """
+    limits, u, face = search.limits, search.u, search.face
     n = ZERO
-    for i in range(first, np.uint64(u.size)):
+    for i in range(search.first, np.uint64(u.size)):
         if abs(_piece(u[i], limits[0, i], limits[1, i], limits[2, i])) % 2 == 1:
             face[n] = i
             n += ONE
     for a in range(n):
-        least[a] = floor[face[a]]
-        row, out = L[face[a]], M[a]
+        search.least[a] = search.floor[face[a]]
+        row, out = search.L[face[a]], search.M[a]
         for b in range(a + ONE):
             out[b] = row[face[b]]
-    eliminate(M[:n, :n], n, least, panel)
+    eliminate(search.M[:n, :n], n, search.least, search.panel)
     return n
 
 
 @kernel
-def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
-    """Move u towards the minimiser over the n coordinates face[:n]; return a bool, whether u arrived there.
+def _face_step(search, n):
+    """Move u towards the minimiser over the n coordinates of the face; return a bool, whether u arrived there.
 
-    The model is a quadratic with matrix L and slopes rho at u, plus l1_i abs(u_i) between bounds (rows l1, lo, hi of
-    `limits`); M is the Cholesky factor of L restricted to the face. Coordinates that would cross zero (with l1 > 0) or
-    a bound are put there if the model falls by that; else the step ends where the first of them crosses. u and rho,
-    shape (d,), are updated in place from coordinate `first` on; `delta` and `change` are scratch arrays.
+    Coordinates that would cross zero (with l1 > 0) or a bound are put there if the function falls by that; else the
+    step ends where the first of them crosses. `search` is a FaceSearch whose u and slopes rho are updated in place.
     """
-    d = np.uint64(rho.size)
+    u, delta, face = search.u, search.delta, search.face
     for a in range(n):
         i = face[a]
-        delta[a] = -(rho[i] + limits[0, i] * np.sign(u[i]))
-    forward(M, n, delta)
-    backward(M, n, delta)
+        delta[a] = -(search.rho[i] + search.limits[0, i] * np.sign(u[i]))
+    forward(search.M, n, delta)
+    backward(search.M, n, delta)
+    share, crossing, crossings = _first_crossing(search, n)
+    clips = True  # first with all crossing coordinates clipped, then the straight way to the first crossing
+    gain = _gain(search, n, clips, share, crossing)
+    if crossings > 0 and not gain < 0.0:
+        clips = False
+        _gain(search, n, clips, share, crossing)
+    for a in range(n):
+        if clips or a == crossing:
+            u[face[a]] = _goal(search, a)
+        else:
+            u[face[a]] += share * delta[a]
+    for j in range(search.first, np.uint64(u.size)):
+        search.rho[j] += search.change[j]
+    return crossings == 0
+
+
+@kernel
+def _first_crossing(search, n):
+    """Return (share, a, count) of the coordinates of the face that cross zero or a bound on the way to its minimum.
+
+    `share`, a float, is the part of the way at which the first of them crosses, `a` its place in the face, a uint64,
+    and `count` how many cross, an int; without any, `share` is 1 and `a` is n, the size of the face. `search` is a
+    FaceSearch.
+    """
     share, crossing, crossings = 1.0, n, 0
     for a in range(n):
-        i = face[a]
-        end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
-        if end != u[i] + delta[a]:
+        start, way, end = search.u[search.face[a]], search.delta[a], _goal(search, a)
+        if end != start + way:
             crossings += 1
-            part = (end - u[i]) / delta[a]
+            part = (end - start) / way
             if part <= share:
                 share, crossing = part, a
-    for cut in range(2):  # first with all crossing coordinates clipped, then the straight way to the first crossing
-        for j in range(first, d):
-            change[j] = 0.0
-        gain = 0.0
-        for a in range(n):
-            i = face[a]
-            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
-            step = end - u[i] if cut == 0 else (end - u[i] if a == crossing else share * delta[a])
-            gain += rho[i] * step + limits[0, i] * (abs(u[i] + step) - abs(u[i]))
-            row = L[i]
-            for j in range(first, d):
-                change[j] += step * row[j]
-        for a in range(n):
-            i = face[a]
-            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
-            step = end - u[i] if cut == 0 else (end - u[i] if a == crossing else share * delta[a])
-            gain += 0.5 * step * change[i]
-        if crossings == 0 or cut == 1 or gain < 0.0:
-            break
-    for a in range(n):
-        i = face[a]
-        end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
-        if cut == 0 or a == crossing:
-            u[i] = end
-        else:
-            u[i] += share * delta[a]
+    return share, crossing, crossings
+
+
+@kernel
+def _gain(search, n, clips, share, crossing):
+    """Return by how much a step within the face changes the function, a float; write the change of the slopes.
+
+    With `clips`, a bool, each of the n coordinates goes its whole way or to the zero or bound that it crosses; else
+    number `crossing` does, and the others go the part `share` of their way. `search` is a FaceSearch, whose `change` is
+    written.
+    """
+    u, change, face, first, d = search.u, search.change, search.face, search.first, np.uint64(search.u.size)
     for j in range(first, d):
-        rho[j] += change[j]
-    return crossings == 0
+        change[j] = 0.0
+    gain = 0.0
+    for a in range(n):
+        i, step = face[a], _step_within(search, a, clips or a == crossing, share)
+        gain += search.rho[i] * step + search.limits[0, i] * (abs(u[i] + step) - abs(u[i]))
+        row = search.L[i]
+        for j in range(first, d):
+            change[j] += step * row[j]
+    for a in range(n):
+        step = _step_within(search, a, clips or a == crossing, share)
+        gain += 0.5 * step * change[face[a]]
+    return gain
+
+
+@inlined
+def _step_within(search, a, whole, share):
+    """Return how far coordinate number `a` of the face goes, a float; `search` is a FaceSearch.
+
+    If `whole`, it goes to the minimum over the face or to the zero or bound before it; else the part `share` of its
+    way.
+    """
+    return _goal(search, a) - search.u[search.face[a]] if whole else share * search.delta[a]
+
+
+@inlined
+def _goal(search, a):
+    """Return where coordinate number `a` of the face goes, a float: to the minimum over the face, if nothing is before.
+
+    Else to the zero or bound that it crosses on the way. `search` is a FaceSearch.
+    """
+    i, limits = search.face[a], search.limits
+    return _end(search.u[i], search.delta[a], limits[0, i], limits[1, i], limits[2, i])
 
 
 @inlined
@@ -271,107 +275,155 @@ def _end(u, delta, l1, lo, hi):
 
 
 @kernel
-def minimise(S, b, limits, w, u, n_free, enough, L, M, panel, work, face):
-    """Write the minimiser u of b.(u - w) + (u - w).S (u - w)/2 + sum_i l1_i abs(u_i) on lo <= u <= hi, in place.
+def minimise(function, u, enough, scratch):
+    """Write the minimiser u of `function`, a PenalisedQuadratic, in place; u, shape (d,), holds a first guess.
 
-    u holds a first guess. Return a bool: whether the conditions of a minimiser hold up to rounding. If they do not yet,
-    the search ends where a coordinate descent and the faces after it lower the function by at most the part `enough`,
-    a float, of what is gained since w; with 0.0 it goes on.
-
-    S, shape (d, d), is symmetric and positive semidefinite; b, w and u have shape (d,); `limits` has the rows l1, lo
-    and hi, shape (3, d). The first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8,
-    d), `work` (7, d) and `face` (d,) are overwritten; L then holds the Cholesky factor of the first `n_free` columns of
-    S.
+    Return a bool: whether the conditions of a minimiser hold up to rounding. If they do not yet, the search ends where
+    a coordinate descent and the faces after it lower the function by at most the part `enough`, a float, of what is
+    gained since w; with 0.0 it goes on. `scratch`, a FaceScratch, is overwritten; its L then holds the Cholesky factor
+    of the free columns of S.
     """
-    d = np.uint64(b.size)
-    rho, curve, floor, least, delta, change, y = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
+    work, y = scratch.work, scratch.work[6]
+    search = FaceSearch(
+        first=function.n_free,
+        L=scratch.L,
+        limits=function.limits,
+        u=u,
+        rho=work[0],
+        curve=work[1],
+        floor=work[2],
+        face=scratch.face,
+        M=scratch.M,
+        panel=scratch.panel,
+        least=work[3],
+        delta=work[4],
+        change=work[5],
+    )
+    scale = _eliminate_free(function, search, y)
+    n, found = _search(function.w, search, y, enough, OPTIMAL * scale)
+    _set_free(function, search, y)
+    for _ in range(2):
+        _refine(function, search, y, n)
+    return found
+
+
+@kernel
+def _eliminate_free(function, search, y):
+    """Begin a search for the minimum of `function`, a PenalisedQuadratic; write the arrays of `search`, a FaceSearch.
+
+    The free coordinates are eliminated: `search` is then about the others, with the slopes at its point u. To y, shape
+    (d,), are written L^-1 b for the free coordinates, L their Cholesky factor, and the slopes at w for the others.
+    Return the largest slope at w with its l1, a float, the scale of violations of the optimality conditions.
+    """
+    S, b, w, n_free, d = function.S, function.b, function.w, function.n_free, np.uint64(function.b.size)
+    L, u, rho, floor = search.L, search.u, search.rho, search.floor
     noise = (64.0 + 4.0 * d) * 2.0**-52  # of a pivot, which is a difference of sums
     scale = 0.0
     for i in range(d):
         floor[i] = noise * S[i, i]
         y[i] = b[i]
-        scale = max(scale, abs(b[i]) + limits[0, i])
+        scale = max(scale, abs(b[i]) + function.limits[0, i])
         for j in range(i + ONE):
             L[i, j] = S[i, j]
-    eliminate(L, n_free, floor, panel)
+    eliminate(L, n_free, floor, search.panel)
     forward(L, n_free, y)
     for i in range(n_free, d):
         rho[i] = b[i]
         for k in range(n_free):
             rho[i] -= L[i, k] * y[k]
-        curve[i] = max(L[i, i], max(floor[i], 1e-290))
+        search.curve[i] = max(L[i, i], max(floor[i], 1e-290))
         for j in range(n_free, i):
             L[j, i] = L[i, j]
     for i in range(n_free, d):
-        y[i] = rho[i]  # slope at w
-        change[i] = u[i] - w[i]
+        y[i] = rho[i]
+        search.change[i] = u[i] - w[i]
     for i in range(n_free, d):
         row = L[i]
         for j in range(n_free, d):
-            rho[i] += row[j] * change[j]
-    n, found, gain = ZERO, n_free == d, 0.0
-    if not found:
-        for _ in range(ROUNDS):
-            _descend(L, n_free, limits, u, rho, curve)
-            for _ in range(FACES):
-                n = _factor_face(L, n_free, limits, u, floor, M, face, panel, least)
-                if _face_step(L, n_free, limits, u, rho, M, face, n, delta, change):
-                    break
-            found = _violation(n_free, limits, u, rho, curve) <= OPTIMAL * scale
-            before, gain = gain, 0.0
-            for i in range(n_free, d):
-                gain -= 0.5 * (y[i] + rho[i]) * (u[i] - w[i]) + limits[0, i] * (abs(u[i]) - abs(w[i]))
-            if found or (enough > 0.0 and gain - before <= enough * gain):
-                break
-    _back(S, b, limits, w, u, n_free, L, M, y, face, n, work)
-    return found
+            rho[i] += row[j] * search.change[j]
+    return scale
 
 
 @kernel
-def _back(S, b, limits, w, u, n_free, L, M, y, face, n, work):
-    """Set the first `n_free` coordinates of u to the minimisers of b.(u - w) + (u - w).S (u - w)/2, given the others.
+def _search(w, search, y, enough, tolerance):
+    """Move a FaceSearch to its minimum by coordinate descents and steps within faces in turn; return (n, found).
 
-    u, shape (d,), is written in place. Then those coordinates and the n coordinates face[:n] are refined twice, against
-    the symmetric matrix S itself instead of its Cholesky factors: L of the free coordinates, M of the face. `limits`,
-    shape (3, d), has the rows l1, lo and hi; y and `work` are scratch arrays.
+    n, a uint64, is the number of coordinates of the last face, and `found`, a bool, whether the optimality conditions
+    hold but for `tolerance`. The search also ends where a turn gains at most the part `enough` of all that is gained
+    since w, shape (d,), if `enough` is not 0. y, shape (d,), has the slopes at w.
     """
-    d = np.uint64(b.size)
-    rho, delta, change = work[0], work[4], work[5]
+    first, limits, u, rho = search.first, search.limits, search.u, search.rho
+    n, found, gain = ZERO, first == np.uint64(u.size), 0.0
+    if found:
+        return n, found
+    for _ in range(ROUNDS):
+        _descend(search.L, first, limits, u, rho, search.curve)
+        for _ in range(FACES):
+            n = _factor_face(search)
+            if _face_step(search, n):
+                break
+        found = _violation(first, limits, u, rho, search.curve) <= tolerance
+        before, gain = gain, 0.0
+        for i in range(first, np.uint64(u.size)):
+            gain -= 0.5 * (y[i] + rho[i]) * (u[i] - w[i]) + limits[0, i] * (abs(u[i]) - abs(w[i]))
+        if found or (enough > 0.0 and gain - before <= enough * gain):
+            break
+    return n, found
+
+
+@kernel
+def _set_free(function, search, y):
+    """Set the free coordinates of search.u to the minimisers of `function`, a PenalisedQuadratic, given the others.
+
+    `search` is a FaceSearch whose L has the Cholesky factor of the free columns of S; y, shape (d,), has L^-1 b for
+    them.
+    """
+    L, u, w, n_free, change = search.L, search.u, function.w, function.n_free, search.change
     for k in range(n_free):
         change[k] = y[k]
-    for i in range(n_free, d):
+    for i in range(n_free, np.uint64(u.size)):
         for k in range(n_free):
             change[k] += L[i, k] * (u[i] - w[i])
     backward(L, n_free, change)
     for k in range(n_free):
         u[k] = w[k] - change[k]
-    for _ in range(2):
-        for i in range(d):
-            y[i] = u[i] - w[i]
-        for i in range(d):
-            total = b[i]
-            row = S[i]
-            for j in range(d):
-                total += row[j] * y[j]
-            rho[i] = total
+
+
+@kernel
+def _refine(function, search, y, n):
+    """Make a step of iterative refinement of the free coordinates and the n of the face, in place; return nothing.
+
+    The slopes at the point are those of `function`, a PenalisedQuadratic, with S itself instead of the Cholesky factors
+    in `search`, a FaceSearch, whose u is changed. A coordinate of the face that would leave it stays. y, shape (d,),
+    and arrays of `search` are overwritten.
+    """
+    S, b, w, limits, n_free = function.S, function.b, function.w, function.limits, function.n_free
+    u, rho, delta, L, face, d = search.u, search.rho, search.delta, search.L, search.face, np.uint64(function.b.size)
+    for i in range(d):
+        y[i] = u[i] - w[i]
+    for i in range(d):
+        total = b[i]
+        row = S[i]
+        for j in range(d):
+            total += row[j] * y[j]
+        rho[i] = total
+    for k in range(n_free):
+        y[k] = rho[k]
+    forward(L, n_free, y)
+    for a in range(n):
+        i = face[a]
+        total = rho[i] + limits[0, i] * np.sign(u[i])
         for k in range(n_free):
-            y[k] = rho[k]
-        forward(L, n_free, y)
-        for a in range(n):
-            i = face[a]
-            total = rho[i] + limits[0, i] * np.sign(u[i])
-            for k in range(n_free):
-                total -= L[i, k] * y[k]
-            delta[a] = -total
-        forward(M, n, delta)
-        backward(M, n, delta)
-        for a in range(n):
-            i = face[a]
-            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
-            step = end - u[i] if end == u[i] + delta[a] else 0.0  # a coordinate at the kink's edge stays
-            u[i] += step
-            for k in range(n_free):
-                y[k] += L[i, k] * step
-        backward(L, n_free, y)
+            total -= L[i, k] * y[k]
+        delta[a] = -total
+    forward(search.M, n, delta)
+    backward(search.M, n, delta)
+    for a in range(n):
+        i, end = face[a], _goal(search, a)
+        step = end - u[i] if end == u[i] + delta[a] else 0.0  # a coordinate at the kink's edge stays
+        u[i] += step
         for k in range(n_free):
-            u[k] -= y[k]
+            y[k] += L[i, k] * step
+    backward(L, n_free, y)
+    for k in range(n_free):
+        u[k] -= y[k]

@@ -6,14 +6,16 @@ from glmesh.kernels.jit import ONE, THREE, TWO, ZERO, inlined, kernel
 
 
 @kernel
-def add_gram(indptr, indices, data, h, position, found, values, ones, out):
+def add_gram(matrix, h, position, ones, out, scratch):
     """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), for the m rows x_i of a CSR matrix.
 
-    The matrix is (indptr, indices, data), h has shape (m,). position[j] in 0..n - 1 is the place in `out` of column j
+    `matrix` is (indptr, indices, data), h has shape (m,). position[j] in 0..n - 1 is the place in `out` of column j
     of the matrix, and negative if the column is left out; places and the indices of a row ascend. Rows are added one
     after the other, so the bits depend on nothing else. If `ones`, each row has a 1 in the last column of `out`.
-    `found` and `values`, with an entry more than places, are overwritten.
+    `scratch` is two arrays with an entry more than places, unsigned and float, which are overwritten.
     """
+    indptr, indices, data = matrix
+    found, values = scratch
     last = np.uint64(out.shape[0] - 1)
     for i in range(np.uint64(h.size)):
         weight = h[i]

@@ -46,6 +46,27 @@ def _divergence(p, v):
     return max(out + math.log1p(small) + linear, 0.0)
 
 
+@inlined
+def _weight_and_label(lo, hi):
+    """Return (weight of a row, its label -1.0 or 1.0), two floats, from the domain [lo, hi] of its dual function."""
+    return (hi, 1.0) if hi > 0.0 else (-lo, -1.0)
+
+
+@inlined
+def _dual_point(query, lo, hi, z, q):
+    """Return the maximiser of the dual function of a row at -z, moved along with the prediction's change q; a float.
+
+    It moves to first order, by the curvature that the model had before the step, and into the domain [lo, hi]. `query`
+    is a Wanted.
+    """
+    c, y = _weight_and_label(lo, hi)
+    wrong, right, _ = _expits(-y * z)
+    bend = c * _bound(z) if query.stepped_majorant else c * (wrong * right)
+    if query.damping > 0.0:
+        bend += query.damping * c * _bound(z)
+    return min(max(y * c * wrong - bend * q, lo), hi)
+
+
 @kernel
 def logistic_rows(query, losses, at, spans, out):
     """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is a Wanted.
@@ -60,7 +81,7 @@ def logistic_rows(query, losses, at, spans, out):
         part[:] = 0.0
         for i in range(np.uint64(starts[k]), end):
             lo, hi = table[i, 3], table[i, 4]
-            c, y = (hi, 1.0) if hi > 0.0 else (-lo, -1.0)
+            c, y = _weight_and_label(lo, hi)
             u = -(z[i] + q[i]) if query.moves else -z[i]
             p, r, small = _expits(y * u)
             x = y * c * p
@@ -72,11 +93,7 @@ def logistic_rows(query, losses, at, spans, out):
             if query.second:
                 out.bends[i] = c * _bound(u) if query.majorant else c * (p * r)
             if query.dual:
-                before, after, _ = _expits(-y * z[i])
-                bend = c * _bound(z[i]) if query.stepped_majorant else c * (before * after)
-                if query.damping > 0.0:
-                    bend += query.damping * c * _bound(z[i])
-                theta = -query.shrink * min(max(y * c * before - bend * q[i], lo), hi)
+                theta = -query.shrink * _dual_point(query, lo, hi, z[i], q[i])
                 out.slopes[1, i] = theta
                 if c > 0.0:
                     inside = -y * theta / c

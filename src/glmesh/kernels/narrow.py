@@ -169,9 +169,10 @@ def column_products(X, starts, vectors, out):
 
 @kernel
 def node_grams(X, starts, h, scaled, out):
-    """Add what `add_dense_gram` makes of the rows of each of K nodes to `out`, shape (K, n (n + 1) / 2).
+    """Add the upper triangle of diag(f) Z' diag(h) Z diag(f) of each of K nodes to row k of `out`, row by row of it.
 
-    Rows starts[k], ..., starts[k + 1] - 1 of X, shape (m, p), are those of node k; h has shape (m,).
+    Z are the rows starts[k], ..., starts[k + 1] - 1 of X, shape (m, p), and a column of ones after them if n = p + 1; h
+    has shape (m,), `out` shape (K, n (n + 1) / 2). `scaled` is (f (n,), scratch like a row of `out`).
     """
     for k in range(np.uint64(starts.size) - ONE):
         begin, end = np.uint64(starts[k]), np.uint64(starts[k + ONE])

@@ -15,9 +15,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from glmesh.kernels.columns import dot
+from glmesh.kernels.columns import ColumnArrays, dot
 from glmesh.kernels.jit import ONE, kernel
 from glmesh.kernels.terms import GROUPS, LOGISTIC_DUAL, conjugate, ray_limit, row_of, value
 from glmesh.types import Matrix, Unsigned, Vector
@@ -34,9 +33,7 @@ class NodeColumns(NamedTuple):
     starts: Unsigned  # (n + 1,) columns of node k: starts[k]..starts[k + 1]
     unit_starts: Unsigned  # (n + 1,) units of node k: unit_starts[k]..unit_starts[k + 1]
     bounds: Unsigned  # (units + 1,) columns of unit j: bounds[j]..bounds[j + 1]
-    indptr: Unsigned  # (columns + 1,) A by columns, see `glmesh.kernels.columns`
-    indices: npt.NDArray[np.uint32]  # (nnz,) rows, or (0,): dense columns
-    data: Vector  # (nnz,) entries of A
+    matrix: ColumnArrays  # A
     norms: Vector  # (units,) Euclidean norm of a column, spectral norm (or a bound) of a group
     kind: np.int64  # TABLE, LOGISTIC_DUAL or GROUPS
     table: Matrix  # (columns, 5) l1, l2, linear, lo, hi of each column's g_i
@@ -189,7 +186,7 @@ def _feasible_scale(design, node, pulls):
     for j in range(node.first, node.last):
         square = 0.0
         for i in range(bounds[j], bounds[j + ONE]):
-            pulls[i] = -dot(design.indptr, design.indices, design.data, i, node.r)
+            pulls[i] = -dot(design.matrix, i, node.r)
             square += pulls[i] * pulls[i]
         if kind == GROUPS:
             if square > 0.0:

@@ -5,9 +5,10 @@ from functools import cache
 import numpy as np
 
 from glmesh.kernels.cd import solve_nodes
-from glmesh.kernels.columns import products, transposed_products
-from glmesh.kernels.face_path import minimise_each
-from glmesh.kernels.faces import eliminate, invert, minimise
+from glmesh.kernels.cholesky import eliminate, invert
+from glmesh.kernels.columns import ColumnArrays, products, transposed_products
+from glmesh.kernels.face_path import PathScratch, QuadraticFamily, minimise_each
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.kernels.gram import (
     add_dense_gram,
@@ -33,7 +34,7 @@ from glmesh.kernels.narrow import (
 )
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
-from glmesh.kernels.shift import best_shift
+from glmesh.kernels.shift import ShiftedLosses, best_shift
 from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
 from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch, node_terms
 from glmesh.kernels.units import largest_bits, round_to_units
@@ -47,18 +48,18 @@ def warm_up() -> None:
     """
     one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
     row, x, count, seed = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64), np.uint64(0)
-    matrix = (ends, np.zeros(1, np.uint32), one)
+    matrix = ColumnArrays(ends, np.zeros(1, np.uint32), one)
     mix(ends, zero, one, row, row.copy())
     extrapolate(row, row.copy(), one)
     node_terms(np.int64(0), ends, np.ones((1, 5)), ends, x, one.copy())
     add_flow(x, x, x, x, 1.0, 0.0, 0.0)
     fingerprint(x.view(np.uint64), np.uint64(0))
-    best_shift(0, one, one, 0.0, one, x, 0.0)
-    plane_terms(ends, np.ones((1, 5)), x, x, x, one, one, np.zeros((1, 8)))
-    products(ends, *matrix, x, zero, row)
-    transposed_products(ends, *matrix, zero, row, x)
+    best_shift(ShiftedLosses(0, 0.0, one, one, one, x), 0.0)
+    plane_terms(ends, np.ones((1, 5)), x, (x, x), (one, one), np.zeros((1, 8)))
+    products(ends, matrix, x, zero, row)
+    transposed_products(ends, matrix, zero, row, x)
     solve_nodes(
-        NodeColumns(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
+        NodeColumns(ends, ends, ends, matrix, one, np.int64(0), np.ones((1, 5))),
         LocalTask(
             x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count
         ),
@@ -75,16 +76,15 @@ def warm_up_totals() -> None:
     nothing.
     """
     one, x, unit, zeros = np.ones(1), np.zeros(1), np.ones((1, 1)), np.zeros((1, 1))
-    n, face, ends = np.uint64(1), np.zeros(1, np.uint64), np.array([0, 1])
+    n, ends = np.uint64(1), np.array([0, 1])
     matrix = (ends, np.zeros(1, np.int32), one)
-    panel, work, limits = np.empty((8, 1)), np.empty((7, 1)), np.array([[0.0], [-np.inf], [np.inf]])
-    minimise(unit.copy(), one, limits, x, x.copy(), n, 0.0, unit.copy(), unit.copy(), panel, work, face)
-    minimise_each(
-        unit, unit, zeros, zeros, zeros, limits[1:], n, True, unit.copy(), np.ones((3, 1, 1)), panel, work, face, limits
-    )
-    eliminate(unit.copy(), n, x, panel)
+    limits = np.array([[0.0], [-np.inf], [np.inf]])
+    minimise(PenalisedQuadratic(unit, one, limits, x, n), x.copy(), 0.0, FaceScratch.of(1))
+    family = QuadraticFamily(unit, unit, zeros, zeros, zeros, limits[1:], n)
+    minimise_each(family, True, unit.copy(), PathScratch.of(1))
+    eliminate(unit.copy(), n, x, np.empty((8, 1)))
     invert(unit, unit.copy())
-    add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), False, unit.copy())
+    add_gram(matrix, one, np.zeros(1, np.int64), False, unit.copy(), (np.zeros(1, np.uint64), x.copy()))
     pack_triangle(unit, one, x.copy())
     pack_columns(unit, ends[:1], one, x.copy())
     unpack_triangle(one, zeros.copy())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from glmesh.errors import InvalidData
-from glmesh.kernels.columns import products, transposed_products
+from glmesh.kernels.columns import ColumnArrays, products, transposed_products
 from glmesh.types import Data, Indices, Matrix, SampleMatrix, Unsigned, Vector
 from glmesh.validation import LARGEST, are_usable, refuse_masks, unusable
 
@@ -76,6 +76,11 @@ class Columns:
         row = at - int(self.indptr[column]) if self.dense else int(self.indices[at])
         place = (column, row) if rows else (row, column)
         raise InvalidData(unusable(float(self.data[at]), f"{name} holds", f"at row {place[0]}, column {place[1]}"))
+
+    @cached_property
+    def arrays(self) -> ColumnArrays:
+        """Return the matrix as kernels read it: a tuple of its arrays, which are not copied."""
+        return ColumnArrays(self.indptr, self.indices, self.data)
 
     @property
     def n(self) -> int:
@@ -183,13 +188,13 @@ class Columns:
     def add_product(self, x: Vector, out: Matrix) -> None:
         """Add A x to `out`, of shape (1, d), in place, for this d x n matrix A and x of shape (n,)."""
         whole = np.array([0, self.n], dtype=np.uint64)
-        products(whole, self.indptr, self.indices, self.data, x, ONE_ROW, out)
+        products(whole, self.arrays, x, ONE_ROW, out)
 
     def transposed_dot(self, w: Vector) -> Vector:
         """Return A^T w, shape (n,), for this d x n matrix A and w of shape (d,)."""
         out = np.empty(self.n)
         whole = np.array([0, self.n], dtype=np.uint64)
-        transposed_products(whole, self.indptr, self.indices, self.data, ONE_ROW, w[None, :], out)
+        transposed_products(whole, self.arrays, ONE_ROW, w[None, :], out)
         return out
 
     @staticmethod

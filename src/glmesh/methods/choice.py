@@ -38,7 +38,6 @@ from glmesh.functions import Separable
 from glmesh.methods.columns.method import method_for_columns
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.choice import method_on_totals
-from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.nodes import OnTotals
 from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.methods.totals.working_set import WIDE
@@ -296,11 +295,12 @@ def _of_totals(task: Task, messages: Messages) -> Estimate:
 
     There must be one: `task.on_totals` is not None.
     """
-    q, m = task.length, task.n_rows + row_space.SPARE
-    if isinstance(task.on_totals, LimitedMemory):
+    assert task.on_totals is not None
+    q, m, curvature = task.length, task.n_rows + row_space.SPARE, task.on_totals.curvature
+    if curvature == "nothing":
         exchanges, seconds = messages.total(2 * q)
         return Estimate("L-BFGS", LIMITED_MEMORY_TOTALS, exchanges, LIMITED_MEMORY_TOTALS * seconds)
-    if isinstance(task.on_totals, row_space.RowSpace):
+    if curvature == "rows":
         rounds = NEWTON_TOTALS if task.smooth else INTERIOR_TOTALS
         exchanges, first = messages.total(q * m)
         return Estimate("row space", 1 + rounds, exchanges, first + rounds * messages.total(m * (m + 1) // 2)[1])

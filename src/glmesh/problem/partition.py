@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
-from glmesh.functions import GroupLasso, Separable
+from glmesh.functions import Separable
 from glmesh.problem.problem import Problem
 from glmesh.types import Indices, Vector
 
@@ -87,16 +87,16 @@ def partition(problem: Problem, n_nodes: int, how: str | ArrayLike = "shuffled",
                 for k, part in enumerate(np.split(np.arange(problem.n), ends[:-1]))
             ]
         )
-    columns, g = problem.composite.columns, problem.composite.g
-    if not isinstance(g, GroupLasso):
+    columns, labels = problem.composite.columns, problem.composite.g.group_labels
+    if labels is None:
         return spread(columns.nonzeros, n_nodes, how, seed)
     if how is not None and not isinstance(how, str):
-        return _check_groups(_given(how, columns.n, n_nodes), g)
+        return _check_groups(_given(how, columns.n, n_nodes), labels)
     # groups stay together
-    loads = np.bincount(g.piece_of, columns.nonzeros, minlength=len(g.weights)).astype(np.int64)
-    groups = spread(loads, n_nodes, how, seed)
-    lists = [np.flatnonzero(np.isin(g.piece_of, groups.columns_of(k))) for k in range(n_nodes)]
-    return _check_groups(Partition.of_lists(lists), g)
+    group_of = np.unique(labels, return_inverse=True)[1]
+    groups = spread(np.bincount(group_of, columns.nonzeros).astype(np.int64), n_nodes, how, seed)
+    lists = [np.flatnonzero(np.isin(group_of, groups.columns_of(k))) for k in range(n_nodes)]
+    return _check_groups(Partition.of_lists(lists), labels)
 
 
 def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: str = "columns") -> Partition:
@@ -195,12 +195,15 @@ def _labelled(how: ArrayLike, n: int, n_nodes: int, what: str) -> list[Indices]:
     return [np.flatnonzero(nodes == k) for k in range(n_nodes)]
 
 
-def _check_groups(result: Partition, g: GroupLasso) -> Partition:
-    """Return the partition with columns ordered by group at each node; raise InvalidInput if it cuts a group."""
+def _check_groups(result: Partition, labels: Indices) -> Partition:
+    """Return the partition with columns ordered by group at each node; raise InvalidInput if it cuts a group.
+
+    `labels` has the label of each column's group, shape (n,).
+    """
     lists = [result.columns_of(k) for k in range(result.n_nodes)]
     home: dict[int, int] = {}
     for node, part in enumerate(lists):
-        for label in np.unique(g.groups[part]):
+        for label in np.unique(labels[part]):
             if home.setdefault(int(label), node) != node:
                 raise InvalidInput(f"the partition cuts group {label} between nodes {home[int(label)]} and {node}")
-    return Partition.of_lists([part[np.argsort(g.groups[part], kind="stable")] for part in lists])
+    return Partition.of_lists([part[np.argsort(labels[part], kind="stable")] for part in lists])

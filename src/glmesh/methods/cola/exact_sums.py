@@ -119,53 +119,54 @@ class ExactSums:
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
         """Make one round: sum Ax up over all nodes if it is not known, else solve locally and search a plane.
 
-        If a sum lacks some node's vector, `broken` is set and x stays as it was. `how` are the options of a round. A
-        generator: yields each Outbox to exchange, and is sent the Halo that came back. A is the data matrix, x are the
-        variables of all nodes.
+        The plane is x + a p + b d: p is what the local solves propose, d the last change of x. Every REFRESH_EVERY
+        rounds Ax is summed up beside A p, because rounding adds up. If a sum lacks some node's vector, `broken` is set
+        and x stays as it was. `how` are the options of a round. A generator: yields each Outbox to exchange, and is
+        sent the Halo that came back. A is the data matrix, x are the variables of all nodes.
         """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
         else:
-            yield from self._search(block, state, how, self.v)
+            x, d = state.x, np.zeros_like(state.x) if self.d is None else self.d
+            p, products, solved = self._propose(block, state, how, self.v)
+            if refresh := state.round % REFRESH_EVERY == 0:
+                products = np.hstack([products, block.shares(x)])
+            found = yield from self.all_reduce.sum(block, state.round, products, along(block, x, p, d))
+            self.broken = found is None
+            if found is not None:
+                total, numbers = found
+                if refresh:
+                    total, self.v = np.split(total, 2)
+                x = self._choose(block, x, (p, d), total, numbers)
+            state.move(block, how.solver, x, solved)
         state.gossip.finish_sum(block, state.x, self.v, broken=self.broken)
 
-    def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
-        """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
+    def _choose(self, block: Block, x: Vector, ways: tuple[Vector, Vector], total: Vector, numbers: Vector) -> Vector:
+        """Return the variables to go to, shape (n_columns,): the best point of the plane x + a p + b d.
 
-        d is the last change of x; v is Ax, shape (d,). If the objective has risen since the round before, return to the
-        x of that round instead; if the sum lacks some node's vector, set `broken` and leave x as it is. A generator:
-        yields each Outbox to exchange, and is sent the Halo that came back. A is the data matrix, x are the variables
-        of all nodes. `how` are the options of a round.
+        It is the x of the round before if the objective has risen since. `ways` is (p, d), the proposed change of x and
+        the last one, of which p is overwritten; `total` is A p, shape (d,), and `numbers`, shape (WIDTH,), describe g
+        on the plane: both are sums over all nodes. Sets what is known of the point to go to. A is the data matrix, x
+        are the variables of all nodes.
         """
-        x = state.x
-        d = np.zeros_like(x) if self.d is None else self.d
-        p, products, solved = self._propose(block, state, how, v)
-        if refresh := state.round % REFRESH_EVERY == 0:
-            products = np.hstack([products, block.shares(x)])
-        found = yield from self.all_reduce.sum(block, state.round, products, along(block, x, p, d))
-        self.broken = found is None
-        if found is None:
-            state.move(block, how.solver, x, solved)
-            return
-        total, numbers = found
-        if refresh:
-            total, v = np.split(total, 2)
+        (p, d), v = ways, self.v
+        assert v is not None
         value = block.f.value(v) + float(numbers[0])
         if value > self.value + RISE_ROUNDING * abs(self.value) and self.before is not None and not self.cautious:
             x, self.v = self.before.x, self.before.v
             self.cautious, self.value = True, np.inf
             self.d = self.step = self.before = None
-        else:
-            self.value = min(value, self.value)
-            self.before = Point(x, v)
-            step = np.zeros_like(v) if self.step is None else self.step
-            a, b = self.best(Plane(block.f, v, np.stack([total, step]), numbers))
-            p *= a
-            p += b * d
-            self.d, self.step, self.cautious = p, a * total + b * step, False
-            x, self.v = block.inside(x + self.d), v + self.step
-        state.move(block, how.solver, x, solved)
+            return x
+        self.value = min(value, self.value)
+        self.before = Point(x, v)
+        step = np.zeros_like(v) if self.step is None else self.step
+        a, b = self.best(Plane(block.f, v, np.stack([total, step]), numbers))
+        p *= a
+        p += b * d
+        self.d, self.step, self.cautious = p, a * total + b * step, False
+        self.v = v + self.step
+        return block.inside(x + self.d)
 
     def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
         """Solve all local subproblems at v = Ax, shape (d,).

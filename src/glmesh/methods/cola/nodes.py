@@ -7,7 +7,7 @@ import numpy as np
 
 from glmesh.certificate import AsyncCertifier, Certifier, SpectralGaps, observe, product
 from glmesh.collectives.agreement import agree_on_data
-from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
+from glmesh.core import AnyNodes, Block, Certificate, HostedNodes, Measures, Rounds, Setup
 from glmesh.core.state import Extent
 from glmesh.errors import InvalidInput
 from glmesh.kernels.warm import warm_up
@@ -472,11 +472,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [block.inside(block.g.conjugate_subgradient(-block.columns.transposed_dot(w))) for block in self.blocks]
 
 
-def _deal(setup: Setup) -> Partition:
-    """Return the partition of the columns over the nodes: that of a Shard, or a new one as `setup.partition` says.
+def as_cola(nodes: AnyNodes) -> ColaNodes | None:
+    """Return `nodes` if they are those of CoLA; None: they are another method's."""
+    return nodes if isinstance(nodes, ColaNodes) else None
 
-    A Shard is a problem whose columns were dealt out to processes before.
-    """
+
+def _deal(setup: Setup) -> Partition:
+    """Return the partition of the columns: as they were dealt out to processes, or as `setup.partition` says."""
     if setup.problem.dealt is not None:
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)

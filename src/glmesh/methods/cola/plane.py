@@ -66,7 +66,8 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
 
             Return nothing.
             """
-            plane_terms(block.starts[nodes.start : nodes.stop + 1], block.table, x, p, d, GRID_A, GRID_B, out[nodes])
+            starts = block.starts[nodes.start : nodes.stop + 1]
+            plane_terms(starts, block.table, x, (p, d), (GRID_A, GRID_B), out[nodes])
 
         list(block.threads.map(some, block.spans))
     else:

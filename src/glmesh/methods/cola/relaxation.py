@@ -13,7 +13,6 @@ step, after gossip and before the local solve, and double sigma' (up to the safe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import lsqr
@@ -23,7 +22,7 @@ from glmesh.collectives.totals import AllReduce
 from glmesh.core import Block, PerNode, Riding, Rounds, Shared
 from glmesh.gossip import Gossip
 from glmesh.methods.cola.gossip_steps import GossipSteps
-from glmesh.types import Flags, Vector
+from glmesh.types import Flags, SampleMatrix, Vector
 
 # [sums] power steps for sigma'_min: more come closer to it, from below, and cost an exact sum each;
 # source: benchmarks/reports/sensitivity.md
@@ -116,10 +115,10 @@ class Relaxation:
         self.sigma = self.gamma * min(EIGENVALUE_MARGIN * largest + slack * n_nodes, float(n_nodes))
 
 
-def _project(matrix: Any, z: Vector) -> Vector:
-    """Return the projection of z, shape (d,), onto the range of `matrix`, shape (d, n), by least squares.
+def _project(matrix: SampleMatrix, z: Vector) -> Vector:
+    """Return the vector nearest to z in the range of `matrix`, shape (d,), by least squares.
 
-    Shape (d,).
+    `matrix` has shape (d, n), z shape (d,).
     """
     if matrix.shape[1] == 0:
         return np.zeros_like(z)

@@ -209,7 +209,7 @@ class Samples:
             Return nothing.
             """
             starts = self.starts[span.start : span.stop + 1]
-            transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
+            transposed_products(starts, columns.arrays, self._rows[span], w, out)
 
         list(self.threads.map(some, self.spans))
         return out
@@ -225,7 +225,7 @@ class Samples:
         def some(span: slice) -> None:
             """Write the gradients of the hosted nodes in a slice to the rows of the array `out`; return nothing."""
             starts = self.starts[span.start : span.stop + 1]
-            products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
+            products(starts, columns.arrays, slopes, self._rows[span], out)
 
         list(self.threads.map(some, self.spans))
         return out

@@ -184,7 +184,11 @@ def triangle(n: int) -> tuple[Indices, Indices]:
 
 
 def gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
-    """Return X^T diag(h) X on n of the columns, shape (n, n), as `add_gram_of` makes it."""
+    """Return X^T diag(h) X on n of the columns, shape (n, n), of which only the upper triangle is valid.
+
+    X has shape (m, p), h has shape (m,). `columns` are numbers, ascending; number p stands for a column of ones after
+    those of X.
+    """
     out = np.zeros((len(columns), len(columns)))
     add_gram_of(X, h, columns, out)
     return out
@@ -193,8 +197,8 @@ def gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
 def add_gram_of(X: SampleMatrix, h: Vector, columns: Indices, out: Matrix) -> None:
     """Add X^T diag(h) X on n of the columns to `out`, shape (n, n), of which only the upper triangle is valid then.
 
-    X has shape (m, p), h has shape (m,). `columns` are numbers, ascending; number p stands for a
-    column of ones after those of X.
+    X has shape (m, p), h has shape (m,). `columns` are numbers, ascending; number p stands for a column of ones after
+    those of X.
     """
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)

@@ -9,7 +9,7 @@ scikit-learn's objective, which is a mean over the rows.
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,9 +21,9 @@ from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
-from glmesh.methods.totals.nodes import Point, TotalMethod
+from glmesh.methods.totals.nodes import OnTotals, Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
-from glmesh.methods.totals.state import TotalState
+from glmesh.methods.totals.state import HoldsModel, TotalState
 from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.types import Indices, Matrix, Vector
 
@@ -37,8 +37,6 @@ MOST_NUMBERS = 2**20
 MOST_ROUNDS = 100  # [totals] that a problem of a fold gets, because the slowest real ones take 68
 FAR = 1e150  # loss above which a sum of losses is cut, because it is far from every other
 DIGITS = 4  # significant digits of a computed weight, so that rounding at some node cannot make another one of it
-
-_Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
 
 def rows_of_folds(n_rows: int, n_folds: int) -> list[Indices]:
@@ -122,7 +120,7 @@ class FoldProblem:
     fold: int
     number: int  # of the weight
     block: Rows  # rows of the fold have weight 0; its penalty has the weight in it
-    state: Any  # of the method that solves it
+    state: HoldsModel  # of the method that solves it
     rounds: int = 0  # totals so far
     length: int = 0  # numbers of the point at which it asked last
 
@@ -134,7 +132,7 @@ class FoldProblem:
         """Return whether the problem's gap is at most tol times its objective, or as small as rounding allows."""
         return bool(self.state.gap <= tol * abs(self.state.objective)) or self.state.failure == "rounding"
 
-    def noted(self, method: TotalMethod[Any]) -> _Totals:
+    def noted(self, method: OnTotals) -> AnyRounds:
         """Make one round of the problem by `method`, and note how many numbers its points have.
 
         It is a generator: it yields the round's totals and is sent their sums.
@@ -159,7 +157,7 @@ class CrossValidationState(TotalState):
     A total is a sum over all nodes; F is the number of folds, n that of the weights tried.
     """
 
-    start: Shared[Any] = None  # (w (p,), intercept) at which every problem begins
+    start: Shared[tuple[Vector, float]] = field(kw_only=True)  # (w (p,), intercept) at which every problem begins
     # (d,) exponents of the columns' norms; None: problems agree on them themselves
     exponents: Shared[Indices | None] = None
     shares: Shared[Any] = None  # (F,) part of the rows' weight that each fold learns from; None: not known yet
@@ -245,7 +243,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
     'alpha = 10 was chosen of 3 weights by 5 folds (minimum of the held-out loss).'
     """
 
-    method: TotalMethod[Any]
+    method: OnTotals
     n_folds: int = 5
     rule: str = "minimum"
     alphas: tuple[float, ...] = ()
@@ -372,9 +370,9 @@ class CrossValidation(TotalMethod[CrossValidationState]):
         numbers = 4 * d if quadratic else d * (d + 1) // 2 + 4 * d
         return int(max(1, MOST_NUMBERS // (self.n_folds * numbers)))
 
-    def _begun(self, block: Rows, state: CrossValidationState) -> Any:
+    def _begun(self, block: Rows, state: CrossValidationState) -> HoldsModel:
         """Return the method's state for a new problem on `block`, at the coefficients at which all problems begin."""
-        inner = self.method.start(block, *state.start)
+        inner: HoldsModel = self.method.start(block, *state.start)
         if state.exponents is not None:
             self.method.rescale(inner, state.exponents)
         return inner
@@ -391,7 +389,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
 
     # weights and the choice
 
-    def _begin(self, block: Rows, state: CrossValidationState) -> _Totals:
+    def _begin(self, block: Rows, state: CrossValidationState) -> AnyRounds:
         """Compute the weights to try, and the part of the rows' weight that each fold learns from.
 
         It is a generator: it yields one total, with the losses' slopes theta and curvatures h at the start, and is sent
@@ -420,7 +418,7 @@ class CrossValidation(TotalMethod[CrossValidationState]):
             raise InvalidInput("cross-validation: the target does not depend on any column, so no weight can be chosen")
         return _rounded(np.geomspace(top, SMALLEST_WEIGHT * top, N_WEIGHTS))
 
-    def _compare(self, block: Rows, state: CrossValidationState) -> _Totals:
+    def _compare(self, block: Rows, state: CrossValidationState) -> AnyRounds:
         """Choose the weight by the losses of the rows held out.
 
         It is a generator: it yields one total with these losses, by fold and weight, and is sent its sums.

@@ -24,7 +24,7 @@ from glmesh.core.messages import AnyRounds
 from glmesh.core.records import PathSolutions
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.functions import Table
-from glmesh.kernels.face_path import minimise_each
+from glmesh.kernels.face_path import PathScratch, QuadraticFamily, minimise_each
 from glmesh.methods.totals.contribution import gram
 from glmesh.methods.totals.model import from_triangle
 from glmesh.methods.totals.rows import Rows
@@ -210,19 +210,17 @@ class _Batch:
         smooth = (l1 == 0).all(axis=0) & np.isinf(penalties.bounds).all(axis=0)
         order = np.argsort(~smooth, kind="stable")
         slopes = known.slopes[chosen] + l2 * points
-        d, out = self.d, np.empty_like(points)
-        minimise_each(
-            np.ascontiguousarray(H[np.ix_(order, order)]),
-            *(np.ascontiguousarray(one[:, order]) for one in (slopes, points, l1, l2, penalties.bounds)),
-            np.uint64(smooth.sum()),
-            bool((known.rounds[chosen] == 1).all()),
-            out,
-            np.empty((3, d, d)),
-            np.empty((8, d)),
-            np.empty((7, d)),
-            np.empty(d, dtype=np.uint64),
-            np.empty((3, d)),
+        out = np.empty_like(points)
+        family = QuadraticFamily(
+            H=np.ascontiguousarray(H[np.ix_(order, order)]),
+            slopes=np.ascontiguousarray(slopes[:, order]),
+            points=np.ascontiguousarray(points[:, order]),
+            l1=np.ascontiguousarray(l1[:, order]),
+            l2=np.ascontiguousarray(l2[:, order]),
+            bounds=np.ascontiguousarray(penalties.bounds[:, order]),
+            n_free=np.uint64(smooth.sum()),
         )
+        minimise_each(family, bool((known.rounds[chosen] == 1).all()), out, PathScratch.of(self.d))
         return out[:, np.argsort(order, kind="stable")]
 
     def residuals(self, trials: Sequence[_Trial]) -> dict[str, Matrix]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from glmesh.core.totals import Largest, Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals.cuts import Cut, aim, lower_bound
 from glmesh.methods.totals.dual_bound import ROUNDING as ROUNDED_SUM
-from glmesh.methods.totals.nodes import Point, TotalMethod
+from glmesh.methods.totals.nodes import Curvature, Point, TotalMethod
 from glmesh.methods.totals.row_space import check_ridge
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import column_exponents, scales
@@ -99,6 +100,14 @@ class LimitedMemoryState:
     dual_gap: Shared[float] = np.inf  # gap but for the intercept where a dual point was asked for last
     idle: Shared[int] = 0  # rounds in a row without progress
 
+    def rescale(self, scale: Vector) -> None:
+        """Set the powers of two near the columns' norms, shape (p + 1,), that all nodes agreed on."""
+        self.scale = scale
+
+    def visit(self, visited: Vector) -> None:
+        """Keep how many nonzeros each hosted node visits in this round, shape (n_hosted,)."""
+        self.visited = visited
+
     def move(self, at: Slopes, step: QuasiNewtonStep) -> None:
         """Go to the point `at`, from which the coming total is to try `step`."""
         self.at, self.step = at, step
@@ -120,6 +129,8 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
     ('CONVERGED', True)
     """
 
+    curvature: ClassVar[Curvature] = "nothing"
+
     def start(self, block: Rows, w: Vector | None, intercept: float) -> LimitedMemoryState:
         """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: at zero."""
         check_ridge(block, "LimitedMemory")
@@ -133,10 +144,12 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
 
         In the first round nodes agree on the scales of the columns before that.
         """
-        if state.scale is None:
-            state.scale = scales((yield Largest(column_exponents(block))))
-        work = _Round(block, state, state.scale)
-        state.visited = 2.0 * block.nonzeros
+        scale = state.scale
+        if scale is None:
+            scale = scales((yield Largest(column_exponents(block))))
+            state.rescale(scale)
+        work = _Round(block, state, scale)
+        state.visit(2.0 * block.nonzeros)
         sums = yield Total(work.contributions(), like=state.sums, at=np.concatenate([work.start, work.change]))
         work.advance(sums)
 
@@ -324,7 +337,7 @@ class _Round:
     def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
         """Go to the trial point, or try another length of the step, or forget the steps that were remembered.
 
-        `there` has value and slopes at the trial point.
+        `there` has value and slopes at the trial point, `step` led to it, and `sums` are those of the total there.
         """
         state, at = self.state, self.state.at
         assert at is not None

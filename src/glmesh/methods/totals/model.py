@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.kernels.faces import eliminate, invert, minimise
+from glmesh.kernels.cholesky import eliminate, invert
+from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Matrix, Vector
@@ -64,9 +65,9 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
     S = bend.copy() if (order[1:] > order[:-1]).all() else bend[np.ix_(order, order)]
     S[np.diag_indices_from(S)] += table.l2[order]
     limits = np.ascontiguousarray(np.stack([table.l1, table.lo, table.hi])[:, order])
-    u, n_smooth, (L, M) = w[order], np.uint64(smooth.sum()), np.empty((2, *S.shape))
-    arrays = np.empty((8, len(u))), np.empty((7, len(u))), np.empty(len(u), dtype=np.uint64)
-    minimise(S, slopes[order], limits, w[order], u, n_smooth, enough, L, M, *arrays)
+    u = w[order]
+    quadratic = PenalisedQuadratic(S, slopes[order], limits, u.copy(), np.uint64(smooth.sum()))
+    minimise(quadratic, u, enough, FaceScratch.of(len(u)))
     e = u[inverse] - w
     e[~np.isfinite(e)] = 0.0  # a curvature that is rounding alone has no minimum
     change = np.zeros_like(model.point)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
+Curvature = Literal["coefficients", "rows", "nothing"]
 Point = tuple[Vector, float, bool]  # (coefficients (p,), intercept, majorant), as `TotalMethod.trial` returns
 
 
@@ -42,6 +43,7 @@ class TotalMethod(ABC, Generic[StateT]):
     """
 
     saves: ClassVar[bool] = True  # whether a run of the method can be saved
+    curvature: ClassVar[Curvature] = "coefficients"  # what has a Hessian in its totals; "rows": combinations of rows
     stops_itself: ClassVar[bool] = False  # whether it ends without a penalty within a number of standard errors
 
     @property

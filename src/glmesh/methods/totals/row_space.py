@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -25,7 +25,7 @@ from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.interior_state import InteriorState
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.newton_state import NewtonState
-from glmesh.methods.totals.nodes import OnTotals, TotalMethod
+from glmesh.methods.totals.nodes import Curvature, OnTotals, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import is_smooth
@@ -103,6 +103,8 @@ class RowSpace(TotalMethod[RowSpaceState]):
     >>> result.status.name, result.rounds <= 4
     ('CONVERGED', True)
     """
+
+    curvature: ClassVar[Curvature] = "rows"
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> RowSpaceState:
         """Return the state before round 0, at coefficients w, shape (p,), and an intercept; w None: at zero."""

@@ -204,9 +204,9 @@ def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices
     """
     position = np.full(X.shape[1], -1, dtype=np.int64)
     position[columns] = np.arange(len(columns))
-    found, values = np.empty(len(columns) + 1, dtype=np.uint64), np.empty(len(columns) + 1)
-    indptr, indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
-    add_gram(indptr, indices, data, weights, position, found, values, len(out) > len(columns), out)
+    matrix = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False), data
+    scratch = np.empty(len(columns) + 1, dtype=np.uint64), np.empty(len(columns) + 1)
+    add_gram(matrix, weights, position, len(out) > len(columns), out, scratch)
 
 
 def is_sparse(X: SampleMatrix) -> bool:

@@ -187,7 +187,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
             model, step = replace(model, point=point), replace(step, change=change)
         state.ask(replace(query, point=point, step=change), model, step)
         if apart_in_shape:
-            state.shape = shape
+            state.go_to_shape(shape)
         away = float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
         return max(away, apart_in_shape)
 
@@ -228,7 +228,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         LikelihoodRound(block, state, self.tol_se).begin(sums["beginnings"])
 
     def _measure(self, block: Rows, state: LikelihoodState) -> AnyRounds:
-        """Yield the total at the trial point, and choose the next trial point."""
+        """Yield the total at the trial point, be sent its sums, and choose the next trial point by them."""
         rounds = LikelihoodRound(block, state, self.tol_se)
         query = rounds.query()
         state.visit(rounds.visits(query))
@@ -268,7 +268,7 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         state.look_ahead(bound, withheld=found.get("objects", 0) > 0, far=found.get("far", 0) > 0)
 
     def _close(self, block: Rows, state: LikelihoodState) -> AnyRounds:
-        """Yield the totals at the end of a fit, from which inference is made."""
+        """Yield the totals at the end of a fit, be sent their sums, and keep in the state what inference needs."""
         rounds = LikelihoodRound(block, state, self.tol_se)
         assert state.scale is not None
         assert state.model is not None

@@ -165,9 +165,10 @@ class SoftmaxLikelihood(Likelihood):
         return np.where(self.weight > 0, largest, 0.0)
 
     def reduced(self, inverse: Matrix) -> Matrix:
-        """Return the triangular matrices whose product with (x, 1) is as long as t_c - mean, beside each other.
+        """Return C triangular matrices side by side, shape (p + 1, C (p + 1)), one per class c.
 
-        The shape is (p + 1, C (p + 1)); `concordances` explains them.
+        (x, 1) times that of class c is as long as t_c less the mean of all t, the vectors that `concordances` has for a
+        row x. `inverse` has L^-1, L L^T the Hessian of the objective.
         """
         C, n = self.loss.n_classes, self._width
         factors = inverse[inverse.any(axis=1)].reshape(-1, C, n)

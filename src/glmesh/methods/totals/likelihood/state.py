@@ -93,6 +93,10 @@ class LikelihoodState:
         """Say that the fit has not found out all, because the shape is still being searched."""
         self.finished = False
 
+    def go_to_shape(self, shape: float) -> None:
+        """Take the shape of the family at which the coming total is made, that of another node."""
+        self.shape = shape
+
     def end_shape(self, error: float) -> None:
         """Say that the shape has come to rest, with the standard `error` of its estimate."""
         self.shape_error = error

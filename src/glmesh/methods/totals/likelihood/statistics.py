@@ -385,7 +385,10 @@ def inverse(matrix: Matrix) -> Matrix:
 
 
 def _known(sums: Mapping[str, Vector], name: str) -> float:
-    """Return the sum of a field [sum, number of rows that it lacks]; NaN if it lacks any, or there is no such field."""
+    """Return the first number of the field called `name`, a sum over all rows; NaN if there is no such field.
+
+    NaN, too, if the sum lacks rows; the second number counts these.
+    """
     if name not in sums or sums[name][1] > 0.5:
         return np.nan
     return float(sums[name][0])

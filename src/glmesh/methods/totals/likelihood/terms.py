@@ -51,7 +51,10 @@ class Likelihood(ABC):
 
     @abstractmethod
     def information(self, point: Vector) -> Matrix:
-        """Return the expected Hessian at a point, shape (d, d), with dispersion 1; the observed one if canonical."""
+        """Return the expected Hessian at a point, shape (d, d), with dispersion 1.
+
+        With a canonical link that is the observed one.
+        """
 
     @abstractmethod
     def row_curvatures(self, point: Vector) -> Matrix:
