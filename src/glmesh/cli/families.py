@@ -30,6 +30,12 @@ def add_survival_options(add: Callable[..., Any]) -> None:
     add("--event", metavar="COLUMN", help="with --family cox, column that is 1 where the event happened, else 0")
 
 
+def add_cluster_option(add: Callable[..., Any], whose: str = "") -> None:
+    """Add --cluster by an `add_argument`; `whose` says more of the rows that may depend on each other."""
+    add("--cluster", metavar="COLUMN", help="with --family and no penalty, column that says which rows may depend on "
+        f"each other{whose}, for `glmesh show --errors cluster`")  # fmt: skip
+
+
 def check_family_options(options: Namespace, names: Sequence[str]) -> None:
     """Raise InvalidInput if one of the options `names` was given without --family, or --offset beside --exposure."""
     if not options.family:

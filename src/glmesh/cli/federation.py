@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glmesh.cli.families import add_family_options, add_survival_options, check_family_options
+from glmesh.cli.families import add_cluster_option, add_family_options, add_survival_options, check_family_options
 from glmesh.cli.like import contract_like
 from glmesh.cli.models import MODELS, loss_text, parse_family
 from glmesh.cli.options import REACHED, Parser, changed, number, whole
@@ -70,6 +70,7 @@ def _add_objective(init: Parser) -> None:
     add("--model", choices=list(MODELS), metavar="NAME", help=f"one of {', '.join(MODELS)} (default logistic)")
     add_family_options(add, others=(MULTINOMIAL, COX))
     add_survival_options(add)
+    add_cluster_option(add, ": those of a site that have the same label there, which never leaves it")
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
     add("--alpha", type=number(), metavar="A", help="weight of the penalty (default 1, with --family 0; not "
         "with --cv)")  # fmt: skip
@@ -301,7 +302,7 @@ def _check_split(options: Namespace) -> None:
 
 def _loss_keys(options: Namespace) -> dict[str, object]:
     """Return {key: value} of loss, penalty and alpha in [problem], for --model."""
-    check_family_options(options, ("link", "offset", "exposure", "time", "event"))
+    check_family_options(options, ("link", "offset", "exposure", "time", "event", "cluster"))
     loss, usual = MODELS[options.model or "logistic"]
     alpha = 1.0 if options.alpha is None else options.alpha
     return {"loss": loss, "penalty": options.penalty or usual, "alpha": alpha}
@@ -321,7 +322,7 @@ def _family_keys(options: Namespace) -> dict[str, object]:
         found = {"family": family.name, "link": family.link if options.link else ""}
         given = None if key is None else getattr(family, key)
         found |= {"estimate_theta": True} if family.has_unknown_shape else {} if key is None else {key: given}
-    found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event")}
+    found |= {name: getattr(options, name) or "" for name in ("offset", "exposure", "time", "event", "cluster")}
     alpha = 0.0 if options.alpha is None else options.alpha
     return found | {"penalty": options.penalty or "l2", "alpha": alpha, "tol_se": options.tol_se}
 
@@ -346,6 +347,8 @@ def _tell_new(path: Path, federation: "Federation") -> None:
         print(f"{path}: alpha is chosen by {_folds_text(problem)}")
     if problem.formula:
         print(f"{path}: {problem.formula}; {_formula_text(problem)}")
+    if problem.cluster:
+        print(f"{path}: {_cluster_text(problem)}")
     print(federation.disclosure)
     print("now add members")
 
@@ -438,6 +441,7 @@ def _check(options: Namespace) -> int:
         rows(
             [
                 ("problem", f"{penalty}, split by {part.split}, to {to}"),
+                *([("clusters", _cluster_text(part))] if part.cluster else []),
                 *([("formula", f"{part.formula}; {_formula_text(part)}")] if part.formula else []),
                 ("data", "sites agree when they meet" if federation.data is None else _data_text(federation.data)),
                 ("members", ", ".join(f"{m.name}{' (late)' if m.late else ''}" for m in federation.members)),
@@ -453,6 +457,14 @@ def _formula_text(part: "ProblemPart") -> str:
     """Return words on what the file says of rare levels and of missing values."""
     done = {"refuse": "are refused", "merge": "are merged", "drop": "are left out with their rows"}[part.rare_levels]
     return f"rare levels {done}, rows with missing values are {'left out' if part.drops_gaps else 'refused'}"
+
+
+def _cluster_text(part: "ProblemPart") -> str:
+    """Return words on what the file says of clusters."""
+    return (
+        f"rows with the same label in {part.cluster} at one site are a cluster; the same label at two sites means two "
+        "clusters"
+    )
 
 
 def _folds_text(part: "ProblemPart") -> str:

@@ -19,7 +19,15 @@ def contract_like(options: Namespace, problem: ProblemPart) -> Contract | None:
     """Return the contract (target, columns and labels) of the file that --like names; None without the option."""
     from glmesh.contract import Contract
     from glmesh.federation.config.families import check_contract
-    from glmesh.federation.node.site_table import coded, trimmed, with_kinds, with_levels
+    from glmesh.federation.node.site_table import (
+        check_clusters,
+        coded,
+        texts_wanted,
+        trimmed,
+        with_clusters,
+        with_kinds,
+        with_levels,
+    )
     from glmesh.files.data_files import read_table
 
     if options.like is None:
@@ -32,10 +40,11 @@ def contract_like(options: Namespace, problem: ProblemPart) -> Contract | None:
         ids=options.ids,
         weight=options.sample_weight,
         index_base=options.index_base,
-        texts=formula.candidates if formula else (),
+        texts=texts_wanted(problem),
         gaps=problem.drops_gaps,
     )
-    table = trimmed(table, problem, None)
+    table = trimmed(with_clusters(table, problem), problem, None)
+    check_clusters(table, problem)
     classifies, two = problem.has_labels, problem.model().loss.classifies
     contract = Contract.like(
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""

@@ -33,7 +33,8 @@ def add_options(parser: Parser) -> None:
     add("--exp", action="store_true", help="show exp(coefficient): ratios of odds, rates or hazards")
     kinds = ("model", "HC0", "HC1", "HC2", "HC3", "cluster")
     add("--errors", choices=kinds, default="model", help="where standard errors come from: the model (default), or "
-        "sandwiches that allow for unequal variances (HC0 to HC3) or for sites that differ (cluster)")  # fmt: skip
+        "sandwiches that allow for unequal variances (HC0 to HC3) or for clusters of rows that depend on each other "
+        "(cluster)")  # fmt: skip
     add("--sites", action="store_true", help="show below the table a test of whether all sites, or nodes, have the "
         "same coefficients")  # fmt: skip
 

@@ -3,7 +3,7 @@
 import argparse
 
 from glmesh.cli.failures import CHECKPOINT, EVERY
-from glmesh.cli.families import add_family_options, add_survival_options
+from glmesh.cli.families import add_cluster_option, add_family_options, add_survival_options
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
 from glmesh.functions import Cox
@@ -87,8 +87,7 @@ def _add_what_to_fit(parser: Parser) -> None:
     add_survival_options(add)
     add("--strata", metavar="COLUMN", help="with --family cox, column whose values have baseline hazards of their own, "
         "such as the hospital: each is a node (default: one baseline hazard, and one node)")  # fmt: skip
-    add("--cluster", metavar="COLUMN", help="with --family and no penalty, column that says which rows may depend on "
-        "each other, for `glmesh show --errors cluster`")  # fmt: skip
+    add_cluster_option(add)
     add(
         "--penalty",
         choices=("l1", "l2", "elasticnet"),

@@ -50,6 +50,7 @@ class DataTable:
     index_base: int | None = None  # index in the file of column 0, 0 or 1; None: the file is no svmlight text
     # name -> its m cells as written, "" where one is missing, of columns whose texts were asked for
     cells: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clusters: Labels | None = None  # (m,) labels of the rows' clusters, NaN or "" where missing; None: none are named
 
     @property
     def m(self) -> int:
@@ -109,6 +110,7 @@ class DataTable:
             y=None if self.y is None else self.y[chosen],
             ids=None if self.ids is None else [self.ids[row] for row in chosen],
             weight=None if self.weight is None else self.weight[chosen],
+            clusters=None if self.clusters is None else self.clusters[chosen],
             lines=lines,
             cells={name: tuple(cells[row] for row in chosen) for name, cells in self.cells.items()},
         )

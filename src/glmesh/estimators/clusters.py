@@ -60,9 +60,10 @@ def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[D
 
 
 def clustered(result: Result, numbers: Sequence[Indices] | None) -> Result:
-    """Return the result of a fit, whose statistics have the meat of "cluster" sandwiches if clusters are given.
+    """Return the result of a fit of pooled data, whose statistics have the meat of "cluster" sandwiches.
 
-    `numbers` are those of the clusters, an array for each entry of `all_rows`. A fit without statistics is returned
+    Clusters may lie at several nodes here; those inside of nodes' own data are summed by the fit itself. `numbers` are
+    those of the clusters, an array for each entry of `all_rows`. A fit without clusters or statistics is returned
     unchanged.
     """
     held = None if numbers is None or result.problem is None else all_rows(result.problem)

@@ -117,8 +117,7 @@ class FamilyRegressor(InferenceMixin, NetworkRegressor):
         """
         numbers = of_parts(clusters, parts)
         with self._training(lambda: self._validated_nodes(parts)) as data:
-            self._fit(data)
-        self.result_ = clustered(self.result_, numbers)
+            self._fit(replace(data, clusters=numbers))
         return self
 
     def _validated_nodes(self, parts: Sequence[tuple[Data, ...]]) -> TrainingData:

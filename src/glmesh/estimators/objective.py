@@ -160,6 +160,7 @@ class TrainingData:
     )
     names: tuple[str, ...] | None = None  # of the features, in the order of the coefficients; None: they have none
     offsets: Sequence[Vector] | None = None  # added to the linear predictors, one array per part; None: there are none
+    clusters: Sequence[Indices] | None = None  # (m_k,) numbers of the clusters inside each part; None: there are none
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
         """Return a copy with other targets and sample weights, one vector of each per part.
@@ -264,7 +265,8 @@ class TrainingData:
             if self.deal is not None:
                 return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options).named(names)
             return Problem.glm(X, y, sample_weight=weight, **options).named(names)
-        return Problem.from_nodes(parts, offsets=self.offsets, **options).named(names)
+        made = Problem.from_nodes(parts, offsets=self.offsets, **options).named(names)
+        return made if self.clusters is None else made.with_clusters(self.clusters)
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -179,8 +179,7 @@ class CoxRegressor(InferenceMixin, NetworkEstimator):
         """
         numbers = of_parts(clusters, parts)
         with self._training(lambda: self._of_nodes(parts)) as data:
-            self._fit(data)
-        self.result_ = clustered(self.result_, numbers)
+            self._fit(replace(data, clusters=numbers))
         return self
 
     def predict(self, X: Data) -> Vector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
-from glmesh.methods.totals.likelihood.statistics import FitStatistics, inverse
+from glmesh.methods.totals.likelihood.statistics import HELD_BACK, FitStatistics, inverse
 from glmesh.types import Matrix, Vector
 from glmesh.validation import one_of
 
@@ -85,6 +85,11 @@ def _ratio(above: float, below: float) -> float:
 
 def _lacking(statistics: FitStatistics, kind: str) -> str:
     """Return the sentence that says why a fit has not what a kind of covariance needs, and what would do."""
+    if kind == "cluster" and statistics.clusters == HELD_BACK:
+        return (
+            "the sums for kind='cluster' were not made, because few clusters of some site would have shown; take "
+            "'model' or 'HC1'"
+        )
     if kind == "cluster":
         return "no clusters were named when the model was fitted; fit with clusters, or take kind='HC1'"
     if statistics.fitted.family is None:

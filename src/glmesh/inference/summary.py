@@ -12,7 +12,7 @@ import numpy as np
 from glmesh.errors import InvalidInput
 from glmesh.formatting import rounded_up, rows_text
 from glmesh.inference.accuracy import Accuracy
-from glmesh.methods.totals.likelihood.statistics import FitStatistics
+from glmesh.methods.totals.likelihood.statistics import CLUSTERS_HELD_BACK, HELD_BACK, FitStatistics
 from glmesh.types import Matrix
 
 if TYPE_CHECKING:
@@ -222,6 +222,10 @@ class Summary:
             remarks.append(f"Student's t with {self.df} degrees of freedom.")
         if self.vcov == "cluster":
             remarks.append(f"{self.statistics.clusters} clusters.")
+        elif self.statistics.clusters == HELD_BACK:
+            remarks.append(CLUSTERS_HELD_BACK)
+        elif self.statistics.clusters:
+            remarks.append(f"{self.statistics.clusters} clusters, with standard errors of their own: errors 'cluster'.")
         return remarks
 
 

@@ -18,7 +18,7 @@ from glmesh.linalg import Columns
 from glmesh.problem.named import Names, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
-from glmesh.types import Data, Indices, Vector
+from glmesh.types import Array, Data, Indices, Vector
 from glmesh.validation import LARGEST, are_usable, is_missing, unusable
 
 
@@ -38,8 +38,11 @@ class NodeData:
     """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
     `m` is the number of samples and `p` that of features held here; `where` names the node in error messages. `names`
-    are the names of the features, None if they have none.
+    are the names of the features, None if they have none; `clusters`, shape (m,), are labels of rows that may depend on
+    each other, None if there are none.
     """
+
+    clusters: Array | None = None
 
     def __init__(
         self,
@@ -88,6 +91,17 @@ class NodeData:
         new._set_targets(y, sample_weight)
         return new
 
+    def with_clusters(self, labels: Array) -> NodeData:
+        """Return a copy of this data whose rows have the labels of clusters, shape (m,); columns are shared.
+
+        Rows with equal labels may depend on each other. Raise InvalidData for another number of labels.
+        """
+        if np.shape(labels) != (self.m,):
+            raise InvalidData(f"clusters{self.where} have shape {np.shape(labels)}, expected {(self.m,)}: one per row")
+        new = copy.copy(self)
+        new.clusters = labels
+        return new
+
     @staticmethod
     def restored(
         spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
@@ -128,6 +142,8 @@ class NodeData:
         y and sample_weight must be None for features; for samples y is needed, and weights are 1 if None.
         """
         where = f"{self.where} (new)" if self.where else " (new)"
+        if self.clusters is not None:
+            raise InvalidInput(f"data{self.where} has clusters, and new samples would have none; start anew")
         if self.spec.split == "features":
             if y is not None or sample_weight is not None:
                 raise InvalidInput("new features come without y and sample_weight: the samples are the same")
@@ -166,7 +182,8 @@ class NodeData:
         by_samples = self.spec.split == "samples"
         rows = kept if by_samples else slice(None)
         names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
-        return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
+        new = NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
+        return new if self.clusters is None else new.with_clusters(self.clusters[rows])
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
         """Return the objective f(Ax) + g(x) over the columns held here, a CompositeObjective.

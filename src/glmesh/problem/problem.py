@@ -26,7 +26,7 @@ from glmesh.problem.objectives import NodeObjectives
 from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
 from glmesh.problem.parts import data_of_nodes
 from glmesh.problem.spec import ProblemSpec, Split, loss_of
-from glmesh.types import Data, Indices, Vector
+from glmesh.types import Array, Data, Indices, Vector
 
 
 class Problem(NodeObjectives):
@@ -340,6 +340,37 @@ class Problem(NodeObjectives):
         new.check()
         return new
 
+    def with_clusters(self, clusters: Sequence[Array]) -> Problem:
+        """Return the problem with clusters of rows inside of each node's data, which is apart; columns are shared.
+
+        A fit of a family without a penalty then sums what standard errors of kind "cluster" need, in its own totals.
+
+        Parameters
+        ----------
+        clusters : sequence of arrays of shape (m_k,)
+            Labels of the rows of each node; equal labels at two nodes are two clusters.
+
+        Returns
+        -------
+        Problem
+            A problem on the same data.
+
+        Raises
+        ------
+        InvalidInput
+            The data is pooled, so that a cluster may come to lie at several nodes.
+        InvalidData
+            There is not a label for each row.
+        """
+        if self.pooled or len(clusters) != len(self.parts):
+            raise InvalidInput(
+                f"clusters are inside of the data of nodes, and there are {0 if self.pooled else len(self.parts)} such "
+                f"parts, got clusters of {len(clusters)}; take Problem.from_nodes, and give one array for each part"
+            )
+        new = copy.copy(self)
+        new.parts = [part.with_clusters(own) for part, own in zip(self.parts, clusters, strict=True)]
+        return new
+
     def named(self, names: Sequence[str] | None) -> Problem:
         """Return the problem with these names of its p features, in the order of the coefficients; None: as it is.
 
@@ -379,7 +410,7 @@ class Problem(NodeObjectives):
             "parts": len(shapes),
             "data of shape": shapes[0] if len(shapes) == 1 else shapes,
             "names of features": self.feature_names,
-            "data": [(part.columns, part.y, part.weight) for part in self.parts],
+            "data": [(part.columns, part.y, part.weight, part.clusters) for part in self.parts],
         }
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ def programs(parts: Sequence[DataTable], part: ProblemPart, **options: Any) -> l
         table = coefficient_table(data.spec, X.shape[1])
         ids = np.array([k], np.uint64)
         block = Rows(ids, info, [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
+        block = block if one.table.clusters is None else replace(block, clusters=[one.table.clusters])
         rules = options.get("rules", SiteRules()) if k == 0 else SiteRules()
         book = RuleBook(rules, NAMES[k], has_constant_curvature(block), options.get("may_change", False))
         checks = 1e-9, options.get("max_totals", 200), book, one.table.columns, options.get("rare", "refuse")
@@ -109,5 +110,7 @@ def simulated(parts: Sequence[DataTable], part: ProblemPart) -> Result:
         rows, split="samples", penalty=part.penalty, alpha=part.alpha, l1_ratio=ratio, offsets=offsets,
         fit_intercept=part.fit_intercept, **options,
     )  # fmt: skip
+    if blocks[0].clusters is not None:
+        problem = problem.with_clusters([labels for one in blocks for labels in one.clusters or []])
     method = MaximumLikelihood(part.tol_se)
     return solve(problem, method=method, topology="complete", tol=1e-9, stop="certificate", max_rounds=200)

@@ -34,7 +34,7 @@ def likelihood_of(part: ProblemPart, n_classes: int) -> Loss:
 
 def check_without_family(part: ProblemPart) -> None:
     """Raise InvalidInput if [problem] has a key that goes with a family, but no family."""
-    for key in ("link", "offset", "exposure", "time", "event", "estimate_theta"):
+    for key in ("link", "offset", "exposure", "time", "event", "cluster", "estimate_theta"):
         if getattr(part, key):
             raise InvalidInput(f"{key} = {getattr(part, key)!r} goes with a family; write family = ... into [problem]")
 
@@ -50,6 +50,15 @@ def check_contract(part: ProblemPart, contract: Contract) -> None:
     for key, name in named_columns(part).items():
         if name not in contract.names:
             raise InvalidInput(f"[data] lacks the column {name!r}, which [problem] has as {key}; add it to the columns")
+    if part.cluster in contract.names and not part.formula:
+        raise InvalidInput(
+            f"[data] has the column {part.cluster!r} among the features, and [problem] has it as cluster, whose labels "
+            "stay at their sites; take it out of the columns"
+        )
+    if part.cluster and part.cluster in (contract.target, contract.ids, contract.weight):
+        raise InvalidInput(
+            f"[data] has {part.cluster!r} as target, ids or weight, and [problem] as cluster; name another"
+        )
     if part.time and contract.target != part.time:
         raise InvalidInput(f"[data] has the target {contract.target!r}, and [problem] has time = {part.time!r}")
 
@@ -89,3 +98,16 @@ def _check_columns(part: ProblemPart) -> None:
         raise InvalidInput(f"family = {part.family!r} has no link to choose; leave link out")
     if part.family == MULTINOMIAL and (part.offset or part.exposure):
         raise UnsuitablePair("an offset that is the same for all classes changes no probability; leave it out")
+    _check_cluster(part)
+
+
+def _check_cluster(part: ProblemPart) -> None:
+    """Raise InvalidInput or UnsuitablePair if a column of clusters does not go with the other keys."""
+    if part.cluster and part.alpha:
+        raise UnsuitablePair(
+            f"cluster = {part.cluster!r} is for standard errors, which a fit with a penalty has not; leave cluster "
+            "or alpha out"
+        )
+    for key, name in (*named_columns(part).items(), ("time", part.time)):
+        if name and name == part.cluster:
+            raise InvalidInput(f"cluster and {key} are two columns, and both are {name!r}")

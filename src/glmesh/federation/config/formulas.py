@@ -51,6 +51,8 @@ def check_formula(part: ProblemPart, data: Contract | None) -> None:
     _check_response(part, formula)
     if both := set(named_columns(part).values()) & {*formula.variables, formula.targets[0]}:
         raise InvalidInput(f"{min(both)!r} is a column of the formula, and cannot be an offset, exposure or event, too")
+    if part.cluster in formula.targets:
+        raise InvalidInput(f"{part.cluster!r} is the response of the formula, and cannot be the cluster, too")
     _check_terms(part, formula)
     if data is not None:
         _check_columns(formula, data)

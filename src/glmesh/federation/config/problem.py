@@ -28,6 +28,7 @@ class ProblemPart:
     exposure: str = ""  # column, > 0, whose logarithm is added to it
     time: str = ""  # family "cox": column with the time of the event or of censoring, > 0
     event: str = ""  # family "cox": column that is 1 where the event happened at that time, 0 where it did not
+    cluster: str = ""  # column whose equal values at a site say which of its rows may depend on each other
     penalty: str = "l2"  # or "l1", or "elasticnet"
     alpha: float = nan  # strength of the penalty; 1 if it is not given, with a family 0
     l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties

@@ -18,6 +18,7 @@ checkpoint_every = 50               # rounds
 [rules]                             # below which this site contributes to no total; these are the defaults
 least_rows = 10                     # rows of this site
 least_class = 5                     # rows of each class here, where there are any
+least_clusters = 10                 # clusters here, below which nobody gets standard errors by clusters
 most_columns = 0.33                 # coefficients per row
 largest_share = 0.5                 # of one row in the trace of the Hessian, at every point
 effective_rows = 5.0                # rows that the curvature is spread over, at every point
@@ -71,6 +72,7 @@ class SiteRules:
 
     least_rows: int = 10  # rows of the site
     least_class: int = 5  # rows of each class at the site, where there are any
+    least_clusters: int = 10  # clusters of the site, below which the sum over clusters is made by nobody
     most_columns: float = 0.33  # coefficients, intercept included, per row of the site
     largest_share: float = 0.5  # of one row in the trace of the Hessian
     effective_rows: float = 5.0  # (sum h)^2 / sum h^2 over the rows' curvatures h

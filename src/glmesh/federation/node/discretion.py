@@ -15,7 +15,8 @@ import numpy as np
 from glmesh.federation.node.rules import RuleBook
 from glmesh.methods.totals.likelihood.cone import Cone
 from glmesh.methods.totals.likelihood.cone_sums import ConeQuery, shares
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.methods.totals.likelihood.final_totals import cluster_sums
+from glmesh.types import Array, Flags, Matrix, Vector
 
 COUNTS = ("cone_point", "cone_direction", "cone_rounded")  # fields: rows, and three numbers that matter if not 0
 
@@ -83,9 +84,38 @@ class SiteDiscretion:
         """Note whether the coming point is `too_far`: one at which few rows would show; count such points in a row."""
         self.too_far, self.far = too_far, self.far + 1 if too_far else 0
 
+    def allows_clusters(self, scores: Matrix, labels: Array) -> bool:
+        """Return whether the sum over clusters shows no cluster, and no few, of those that the rows' `labels` name.
+
+        `scores` have shape (m, k). The difference from HC0, which is about clusters of several rows alone, must show as
+        little, and so must that from the sum of an earlier fit.
+        """
+        k = scores.shape[1]
+        sizes = (cluster_sums(scores, labels)[0] ** 2).sum(axis=1)
+        shown = self.rules.shows_few_clusters(k, sizes) or self.rules.shows_few_clusters(k, pairs(scores, labels))
+        return not (shown or self.rules.shows_changed_clusters(k))
+
     def check_shape(self, curvatures: Vector) -> None:
         """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
         self.rules.check_shape(np.abs(curvatures))
+
+
+def pairs(scores: Matrix, labels: Array) -> Vector:
+    """Return the norm of s s' less the sum of s_i s_i' for each cluster, s the sum of its rows' scores s_i, shape (n,).
+
+    It is Frobenius' norm, and 0 for a cluster of one row.
+    """
+    if not len(labels):
+        return np.zeros(0)
+    _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    own = scores[np.argsort(which, kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(counts[:-1])])
+    sums = np.add.reduceat(own, starts, axis=0)
+    squares = np.zeros(len(counts))
+    for j in range(own.shape[1]):
+        entries = sums[:, j:] * sums[:, j, None] - np.add.reduceat(own[:, j:] * own[:, j, None], starts, axis=0)
+        squares += entries[:, 0] ** 2 + 2.0 * (entries[:, 1:] ** 2).sum(axis=1)
+    return np.where(counts > 1, np.sqrt(squares), 0.0)
 
 
 def _lengths(cone: Cone, question: ConeQuery) -> tuple[Vector, Vector]:

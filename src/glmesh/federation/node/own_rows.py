@@ -53,6 +53,7 @@ class OwnRows:
         fitted = replace(self.fitted, table=designed(rows, agreement.design, agreement.frame, _beside(part)))
         spec = spec_of(part, fitted)
         data = NodeData(spec, fitted.table.X, fitted.y, rows.weight, self.data.where)
+        data = data if rows.clusters is None else data.with_clusters(rows.clusters)
         return data, summary_of(data, fitted.labels)
 
     def columns(self, design: Design | None, part: ProblemPart) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class RuleBook:
     may_change: bool  # whether members may be left out, or come late
     kinked: str = ""  # name of the loss if it has kinks
     rows_changed: int = 0  # rows of the file that differ from those of the last contribution
+    clusters_changed: int = 0  # clusters that differ, as sets of rows, from those of the last contribution
 
     def _refuse(self, why: str) -> Refusal:
         """Return (not raise) the Refusal with the text `why` for this site's user.
@@ -149,6 +150,21 @@ class RuleBook:
         most = min(SEEN_ALONE, rules.most_columns) if alone else rules.most_columns
         least = max(float(rules.least_class), d / most)
         return n < least or share > rules.largest_share or spread < rules.effective_rows
+
+    def shows_few_clusters(self, d: int, sizes: Vector) -> bool:
+        """Return whether a sum over the site's clusters, of matrices of d x d numbers, would show few of them.
+
+        `sizes`, shape (n,), is how large each is; those of size 0 are not in it. Nothing is shown by none at all.
+        """
+        n = int(np.count_nonzero(sizes))
+        return n > 0 and (n < self.rules.least_clusters or self.shows_few(d, sizes, sizes))
+
+    def shows_changed_clusters(self, d: int) -> bool:
+        """Return whether the difference from an earlier sum would show few clusters, because few have changed since.
+
+        They are fewer than max(10, 3 d), where d is the number of coefficients.
+        """
+        return 0 < self.clusters_changed < max(10, 3 * d) and not self.rules.small_changes
 
     def shows_constant(self, block: Rows, scale: Vector, *, changed: bool) -> bool:
         """Return whether a sum of outer products of all rows, the same at every point, would tell too much of a site.

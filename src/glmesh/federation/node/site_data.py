@@ -19,7 +19,15 @@ from glmesh.federation.config import Federation, Site
 from glmesh.federation.config.families import named_columns
 from glmesh.federation.config.formulas import formula_of
 from glmesh.federation.node.roles import spec_of, with_roles
-from glmesh.federation.node.site_table import CATEGORY, coded, trimmed, with_kinds
+from glmesh.federation.node.site_table import (
+    CATEGORY,
+    check_clusters,
+    coded,
+    texts_wanted,
+    trimmed,
+    with_clusters,
+    with_kinds,
+)
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import DataFinding, describe
@@ -45,6 +53,7 @@ class SiteData:
         federation = site.federation
         whole = read_site_table(site)
         table = trimmed(whole, federation.problem, federation.contract)
+        check_clusters(table, federation.problem)
         left_out = whole.m - table.m if federation.problem.drops_gaps else None
         own = own_contract(table, site)
         fitted = fit(_widened(coded(table, own), own), own)
@@ -81,7 +90,8 @@ class SiteData:
         A contract says which target, columns and labels the tables of all sites or ranks have.
         """
         spec = spec_of(self.site.federation.problem, fitted)
-        return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
+        made = NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
+        return made if fitted.table.clusters is None else made.with_clusters(fitted.table.clusters)
 
 
 def _widened(table: DataTable, contract: Contract) -> DataTable:
@@ -114,7 +124,7 @@ def read_site_table(site: Site) -> DataTable:
             weight=wanted["weight"] or None,
             missing=contract.missing,
             index_base=cast("IndexBase", "auto" if base is None else base),
-            texts=formula_of(site.federation.problem.formula).candidates if site.federation.problem.formula else (),
+            texts=texts_wanted(site.federation.problem),
             gaps=site.federation.problem.drops_gaps,
         )
     except InvalidData:
@@ -127,7 +137,7 @@ def read_site_table(site: Site) -> DataTable:
     if beside and table.names is None:
         raise Mismatch(f"{file.data}: has no header, and {spoken(tuple(beside.values()))} must be found by name")
     _refuse_lacking(table.names or (), beside, file.data, None)
-    return replace(table, where=file.data)
+    return with_clusters(replace(table, where=file.data), site.federation.problem)
 
 
 def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
@@ -283,7 +293,14 @@ def warnings_of(own: SiteData) -> list[str]:
         unused = one.kind == "id" and not any(column in formula for column in one.columns)
         return bool(formula) and (one.kind == "text" or unused)
 
-    return [str(one) for one in describe(own.table) if one.warns and not is_moot(one)]
+    found = [str(one) for one in describe(own.table) if one.warns and not is_moot(one)]
+    n = 0 if own.table.clusters is None else len(np.unique(own.table.clusters))
+    if 0 < n < own.site.rules.least_clusters:
+        found.append(
+            f"{own.table.where}: {n} clusters, least_clusters = {own.site.rules.least_clusters}: nobody will get "
+            "standard errors by clusters"
+        )
+    return found
 
 
 def public_reason(error: Exception) -> str:

@@ -22,6 +22,63 @@ from glmesh.types import Vector
 CATEGORY = "category"
 
 
+def texts_wanted(part: ProblemPart) -> tuple[str, ...]:
+    """Return the names of columns of which a site's table needs the texts: those of a formula, that of clusters."""
+    named = formula_of(part.formula).candidates if part.formula else ()
+    return (*named, part.cluster) if part.cluster and part.cluster not in named else named
+
+
+def with_clusters(table: DataTable, part: ProblemPart) -> DataTable:
+    """Return a site's table with the labels of its rows' clusters, if [problem] names their column.
+
+    Without a formula, which says which columns are features, that column is none. Raise Mismatch for a table without
+    the column.
+    """
+    if not part.cluster:
+        return table
+    names = table.names
+    if names is None:
+        raise Mismatch(
+            f"{table.where}: has no header, and {part.cluster} must be found by name; give a table with names"
+        )
+    if names.count(part.cluster) != 1:
+        what = "lacks" if part.cluster not in names else "has twice"
+        raise Mismatch(
+            f"{table.where}: {what} the column {part.cluster!r} (cluster), beside target, ids and weights; the file "
+            f"has {listed(names)}; rename the column, or correct the name in the federation file"
+        )
+    frame = Frame.of_table(table)
+    if frame.is_text(part.cluster):
+        texts = [str(one or "") for one in frame.values(part.cluster)]
+        table = replace(table, clusters=np.array(texts, dtype=np.str_))
+    else:
+        table = replace(table, clusters=frame.numbers(part.cluster))
+    if part.formula:
+        return table
+    kept = [k for k, name in enumerate(names) if name != part.cluster]
+    return table.take(np.array(kept, dtype=np.int64), tuple(names[k] for k in kept))
+
+
+def check_clusters(table: DataTable, part: ProblemPart) -> None:
+    """Raise Mismatch if a row of the table has no label of a cluster, or if all rows have the same one."""
+    labels = table.clusters
+    if labels is None:
+        return
+    lacks = labels == "" if labels.dtype.kind == "U" else np.isnan(labels)
+    if lacks.any():
+        missing = "a missing value" if lacks.sum() == 1 else "missing values"
+        raise Mismatch(
+            f"{table.where}: column {part.cluster!r} (cluster) has {missing}; fill them in, each with a label of its "
+            "own if the row depends on no other",
+            private=f"the first is in line {table.line(int(np.argmax(lacks)))}",
+        )
+    if len(np.unique(labels)) < 2:
+        raise Mismatch(
+            f"{table.where}: column {part.cluster!r} (cluster) has one value in all rows, and a site as one cluster "
+            "would show its sums to the others; name a column with more values, or leave cluster out"
+        )
+
+
 def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> DataTable:
     """Return a site's table with the columns that [problem] names, all without a formula, and rows without gaps.
 

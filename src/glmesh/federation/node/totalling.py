@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -107,7 +108,8 @@ class Totalling:
         X, y, weight = rows_of_part(data, summary, site.me)
         table = coefficient_table(data.spec, int(X.shape[1]))  # `ProblemPart.model` has refused penalties without one
         ids = np.array([site.me], dtype=np.uint64)
-        return Rows(ids, federation.network_info(), [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
+        made = Rows(ids, federation.network_info(), [X], [y], [weight], data.spec.loss, table, data.spec.fit_intercept)
+        return replace(made, clusters=None if data.clusters is None else [data.clusters])
 
     @classmethod
     def rules_of(cls, federation: Federation, site: Site, block: Rows, kept: Kept) -> RuleBook:
@@ -115,9 +117,9 @@ class Totalling:
         smooth = block.loss.by_likelihood or block.dual.has_smooth_conjugate
         kinked = "" if smooth else federation.problem.loss
         constant = bool(kinked) or has_constant_curvature(block)
-        late = any(member.late for member in federation.members)
-        may_change = federation.gone == "without" or late
-        return RuleBook(site.rules, site.file.name, constant, may_change, kinked, kept.changed)
+        may_change = federation.gone == "without" or any(member.late for member in federation.members)
+        changed = kept.changed, kept.clusters_changed
+        return RuleBook(site.rules, site.file.name, constant, may_change, kinked, *changed)
 
     @property
     def figures(self) -> FitFigures:
@@ -265,7 +267,7 @@ class Totalling:
         """
         memory = self._kept.memory
         if self.machine.has_contributed:
-            self._kept.contributed, self._kept.members = self._kept.digests, self.info.names
+            self._kept.contribute(self.info.names)
         state = (
             *(memory.promised, memory.record, memory.held, memory.vote, memory.voters),
             *(self._kept.released, self.machine.has_contributed),

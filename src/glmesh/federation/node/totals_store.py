@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,19 +26,44 @@ def row_digests(block: Rows, key: bytes) -> Unsigned:
 
     They stay at the site.
     """
+    return np.sort(_digests(block, key))
+
+
+def cluster_digests(block: Rows, key: bytes) -> Unsigned:
+    """Return 8 bytes of keyed BLAKE2b of the rows of each cluster, whatever its label, as uint64, ascending.
+
+    The shape is (n,) for n clusters; there are none if no clusters are named. They stay at the site.
+    """
+    if block.clusters is None:
+        return np.zeros(0, dtype=np.uint64)
+    _, which = np.unique(block.clusters[0], return_inverse=True)
+    rows = _digests(block, key)
+    order = np.lexsort((rows, which))
+    ends = np.flatnonzero(np.diff(which[order])) + 1
+    groups = [one.astype("<u8").tobytes() for one in np.split(rows[order], ends)]
+    return np.sort(_numbers([hashlib.blake2b(one, key=key, digest_size=8).digest() for one in groups]))
+
+
+def _numbers(digests: list[bytes]) -> Unsigned:
+    """Return digests of 8 bytes each as uint64."""
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _digests(block: Rows, key: bytes) -> Unsigned:
+    """Return the digests of `row_digests` in the order of the rows."""
     X: SampleMatrix = block.X[0]
     out = []
     for k, (y, weight) in enumerate(zip(block.y[0], block.weight[0], strict=True)):
         row = X[k] if isinstance(X, np.ndarray) else X[[k]].toarray()[0]
         content = row.tobytes() + np.array([y, weight]).tobytes()
         out.append(hashlib.blake2b(content, key=key, digest_size=8).digest())
-    return np.sort(np.frombuffer(b"".join(out), dtype="<u8").astype(np.uint64))
+    return _numbers(out)
 
 
 def rows_changed(before: Unsigned, now: Unsigned) -> int:
     """Return how many rows were added or removed between two files; `before` and `now` are their `row_digests`.
 
-    A row that occurs several times counts as often.
+    A row that occurs several times counts as often. Of `cluster_digests` it is the number of clusters.
     """
     names, counts = np.unique(np.concatenate([before, now]), return_inverse=True)
     old = np.bincount(counts[: len(before)], minlength=len(names))
@@ -62,7 +87,24 @@ class Kept:
     released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
     members: tuple[str, ...] = ()  # names of the members at the site's last contribution; none before the first
     members_changed: bool = False  # whether the last contribution was to others than the members now
+    clusters: Unsigned = field(
+        default_factory=lambda: np.zeros(0, dtype=np.uint64)
+    )  # `cluster_digests` of the rows now
+    # those at the last contribution with clusters; none before the first
+    clusters_contributed: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     outdated: bool = False  # the memory holds a model in which this site has other rows than it has now
+
+    @property
+    def clusters_changed(self) -> int:
+        """Return how many clusters differ, as sets of rows, from those of the last contribution; 0 before the first."""
+        before = self.clusters_contributed
+        return rows_changed(before, self.clusters) if len(before) and len(self.clusters) else 0
+
+    def contribute(self, members: tuple[str, ...]) -> None:
+        """Note that the rows and clusters of now were contributed, to these members."""
+        self.contributed, self.members = self.digests, members
+        if len(self.clusters):
+            self.clusters_contributed = self.clusters
 
 
 class TotalsStore:
@@ -87,6 +129,7 @@ class TotalsStore:
         digests = row_digests(block, kept.key)
         kept.members_changed = bool(kept.members) and set(kept.members) != set(self._federation_info.names)
         kept.changed = rows_changed(kept.contributed, digests) if len(kept.contributed) else 0
+        kept.clusters = cluster_digests(block, kept.key)
         kept.outdated = bool(kept.memory.model) and not np.array_equal(digests, kept.digests)
         if not kept.outdated and not np.array_equal(digests, kept.digests):
             kept.memory.pin, kept.digests = secrets.token_hex(16), digests
@@ -96,15 +139,16 @@ class TotalsStore:
         """Return a memory without views, with pin, record and rows of the newest other file in the folder, if any."""
         key, pin, record = secrets.token_bytes(16), secrets.token_hex(16), None
         digests = contributed = np.zeros(0, dtype=np.uint64)
-        released, members = 0, tuple[str, ...]()
+        released, members, clusters = 0, tuple[str, ...](), digests
         others = sorted(self.path.parent.glob("totals-*"), key=lambda path: path.stat().st_mtime)
         if others:
             last = self._read(others[-1])
             key, pin, record = last.key, last.memory.pin, last.memory.record
             digests, contributed, released = last.digests, last.contributed, last.released
-            members = last.members
+            members, clusters = last.members, last.clusters_contributed
         memory = MemberMemory(pin, self._federation_info.voters, record=record)
-        return Kept(memory, key, digests, contributed, released=released, members=members)
+        kept = Kept(memory, key, digests, contributed, released=released, members=members)
+        return replace(kept, clusters_contributed=clusters)
 
     def save(self, kept: Kept) -> None:
         """Write a node's memory, its pin and the digests of its rows to the file."""
@@ -112,12 +156,13 @@ class TotalsStore:
         blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
         for entry in memory.entries:
             blobs += [entry.request, entry.value.astype("<u8").tobytes()]
-        blobs.append(kept.contributed.astype("<u8").tobytes())
+        blobs += [one.astype("<u8").tobytes() for one in (kept.contributed, kept.clusters_contributed)]
         head = {
             "pin": memory.pin,
             "start": kept.start,
             "released": kept.released,
             "members": list(kept.members),
+            "clusters": True,  # the last of the blobs; files of earlier versions have none
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -137,6 +182,7 @@ class TotalsStore:
             if ends[-1] != len(body):
                 raise ValueError("bytes are missing")
             blobs = [body[a:b] for a, b in pairwise(ends)]
+            clusters = np.frombuffer(blobs.pop() if tree.get("clusters") else b"", dtype="<u8").astype(np.uint64)
             last = blobs.pop() if len(blobs) % 2 == 0 else blobs[1]  # files of earlier versions have none
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
             memory = MemberMemory(
@@ -152,6 +198,7 @@ class TotalsStore:
             contributed = np.frombuffer(last, dtype="<u8").astype(np.uint64)
             released = int(tree.get("released", 0))  # files of earlier versions have none
             start, members = int(tree["start"]), tuple(str(one) for one in tree.get("members", ()))
-            return Kept(memory, blobs[0], numbers[0], contributed, start, released=released, members=members)
+            kept = Kept(memory, blobs[0], numbers[0], contributed, start, released=released, members=members)
+            return replace(kept, clusters_contributed=clusters)
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None

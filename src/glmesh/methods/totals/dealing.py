@@ -11,7 +11,7 @@ from glmesh.core import Setup
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.linalg import Columns
 from glmesh.problem import DataSummary, NodeData, Partition, Problem, spread
-from glmesh.types import Indices, SampleMatrix, Vector
+from glmesh.types import Array, Indices, SampleMatrix, Vector
 
 Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample weights of each node
 
@@ -89,6 +89,15 @@ def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
     if problem.dealt is not None:
         return np.asarray(np.arange(starts[0], starts[-1]) - partition.starts[problem.first])
     return np.asarray(partition.order[starts[0] : starts[-1]])
+
+
+def clusters_of(problem: Problem, ids: Indices) -> list[Array] | None:
+    """Return the labels of clusters of each of the nodes with ids `ids`, arrays of shape (m_k,); None: there are none.
+
+    They are of data that nodes hold apart.
+    """
+    found = [] if problem.pooled else [problem.parts[int(k)].clusters for k in ids]
+    return [one for one in found if one is not None] or None
 
 
 def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[SampleMatrix, Vector, Vector]:

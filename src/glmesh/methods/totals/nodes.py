@@ -20,7 +20,7 @@ from glmesh.errors import InvalidInput
 from glmesh.functions import Table
 from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
-from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of, unsuitable
+from glmesh.methods.totals.dealing import clusters_of, deal, plain, refuse_features, rows_of, targets_of, unsuitable
 from glmesh.methods.totals.likelihood.outputs import balanced_rows, coefficient_table, held
 from glmesh.methods.totals.likelihood.statistics import FitStatistics
 from glmesh.methods.totals.rows import Rows
@@ -195,7 +195,17 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         table = coefficient_table(self.problem.spec, dealt[0][0][0].shape[1])
         names = self.problem.feature_names
         self.blocks[:] = [
-            Rows(ids.astype(np.uint64), setup.info, *parts, spec.loss, table, spec.fit_intercept, setup.threads, names)
+            Rows(
+                ids.astype(np.uint64),
+                setup.info,
+                *parts,
+                spec.loss,
+                table,
+                spec.fit_intercept,
+                setup.threads,
+                names,
+                clusters_of(self.problem, ids),
+            )
             for ids, parts in zip(setup.node_ids, dealt, strict=True)
         ]
 
@@ -227,6 +237,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
                 spec.fit_intercept,
                 block.threads,
                 block.names,
+                block.clusters,
             )
             for ids, block in zip(self.setup.node_ids, self.blocks, strict=True)
         ]

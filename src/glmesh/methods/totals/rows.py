@@ -17,7 +17,7 @@ from glmesh.methods.totals.likelihood.models import likelihood_of
 from glmesh.methods.totals.likelihood.terms import Likelihood
 from glmesh.methods.totals.traits import Traits
 from glmesh.parallel import SERIAL, ThreadPool
-from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
+from glmesh.types import Array, Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 MOST_COPIED = 2**20  # [numbers] of rows that are copied into one array, because 8 MB are little beside the rest
 
@@ -40,6 +40,7 @@ class Rows:
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
     names: tuple[str, ...] | None = None  # of the columns, for messages; None: they have none
+    clusters: list[Array] | None = None  # (m_k,) labels of each hosted node's clusters, inside it; None: there are none
     discretion: Discretion | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from glmesh.methods.totals.likelihood.cone import Cone
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.types import Array, Flags, Matrix, Vector
 
 if TYPE_CHECKING:  # which reads `Rows`, which has a Discretion
     from glmesh.methods.totals.likelihood.cone_sums import ConeQuery
@@ -47,6 +47,14 @@ class Discretion(Protocol):
 
         `pulls`, shape (m, r), are the scores of the site's rows in units of their standard deviations, in the r
         directions in which the site has rows.
+        """
+        ...
+
+    def allows_clusters(self, scores: Matrix, labels: Array) -> bool:
+        """Return whether the sum of outer products of the clusters' scores may be told, and their number.
+
+        Scores of the site's rows of weight > 0, in units in which columns have norms near one, have shape (m, k);
+        `labels`, shape (m,), say which cluster each row belongs to.
         """
         ...
 

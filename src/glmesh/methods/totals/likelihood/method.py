@@ -31,7 +31,7 @@ from glmesh.methods.totals.likelihood.no_maximum import NO_MORE_VARIANCE, UNDECI
 from glmesh.methods.totals.likelihood.round import NO_PROGRESS, SEPARATED, LikelihoodRound
 from glmesh.methods.totals.likelihood.shape import NO_SHAPE, first_shape, is_unknown, shape_step, shaped
 from glmesh.methods.totals.likelihood.state import LikelihoodState
-from glmesh.methods.totals.likelihood.statistics import FitStatistics
+from glmesh.methods.totals.likelihood.statistics import CLUSTERS_HELD_BACK, HELD_BACK, FitStatistics
 from glmesh.methods.totals.nodes import Point, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
@@ -137,6 +137,8 @@ class MaximumLikelihood(TotalMethod[LikelihoodState]):
         if state.aliased is not None and len(state.aliased):
             which = sorted({int(k) % (width + 1) for k in state.aliased} - {width})
             told.append(aliased_columns([names[k] for k in which]))
+        if state.statistics is not None and state.statistics.clusters == HELD_BACK:
+            told.append(CLUSTERS_HELD_BACK)
         return " ".join(told)
 
     def _where_it_ended(self, block: Rows, state: LikelihoodState) -> list[str]:

@@ -21,6 +21,11 @@ from glmesh.types import Flags, Matrix, Tree, Vector
 INTERCEPT = "Intercept"  # as statsmodels' formulas call it
 # R times the decrement up to which there is a proof; the theorem has 1, but separated data come near 1 by rounding
 PROVABLE = 0.5
+HELD_BACK = -1  # number of clusters whose sums the rules of a real site held back
+CLUSTERS_HELD_BACK = (
+    "No standard errors by clusters: few clusters of some site would have shown in their sums, so its rules held these "
+    "back."
+)
 MEATS = ("HC0", "HC2", "HC3", "cluster")
 
 
@@ -117,7 +122,7 @@ class FitStatistics:
     pearson : float
         Pearson's X^2, the sum of w (y - mu)^2 / V(mu); NaN without a family.
     clusters : int, default 0
-        Number of clusters; 0: none were named.
+        Number of clusters; 0: none were named; -1: they were, and the rules of a real site held their sums back.
     full : int, default 0
         Number of rows whose leverage is 1; HC2 and HC3 do not exist if there is one.
     null_loss : float, default NaN
@@ -194,6 +199,7 @@ class FitStatistics:
             meats=self.meats | _meats(sums, _units(self.fitted, scale)),
             full=round(float(sums["full"][0])) if "full" in sums else 0,
             null_loss=float(sums["null_loss"][0]) if "null_loss" in sums else np.nan,
+            clusters=round(float(sums["clusters"][0])) if "clusters" in sums else self.clusters,
             family_log_likelihood=_known(sums, "log_likelihood"),
             **_between(sums),
         )
