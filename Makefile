@@ -5,6 +5,9 @@ BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores, and a third brings nothing.
 PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# What modules are compiled to is kept, also where the environment says otherwise: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench clean
 
 demo: $(VENV)/.demo
@@ -21,7 +24,8 @@ coverage: $(VENV)/.test
 soak: $(VENV)/.test
 	GLMESH_SOAK=1 $(PYTEST) --timeout=3600
 
-# The tests that wait for processes, 20 times beside eight busy ones (hours on two cores).
+# The tests that wait for processes, 20 times beside eight busy ones (about an hour on two cores); writes
+# benchmarks/reports/patience.md.
 patience: $(VENV)/.test
 	$(BIN)/python -m tests.patience
 

@@ -11,21 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from mpi4py import MPI
 
-from glmesh import (
-    Cola,
-    GlmeshError,
-    Lasso,
-    LassoCV,
-    LinearSVC,
-    LogisticRegression,
-    Network,
-    Problem,
-    Result,
-    Ridge,
-    Run,
-    methods,
-    solve,
-)
+import glmesh
+from glmesh import Cola, GlmeshError, Network, Problem, Result, Run, methods, solve
 from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load, scatter
 from glmesh.engine.solve import advance
@@ -149,10 +136,10 @@ def fits(runtime: str) -> dict[str, dict[str, Any]]:
         found[name] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
     thirds = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3]))
     models = {
-        "estimator": Lasso(alpha=0.1, tol=1e-2, runtime=runtime).fit(X, Y),
-        "several classes": LogisticRegression(runtime=runtime).fit(X, thirds),
-        "several classes, hinge": LinearSVC(loss="hinge", tol=1e-2, runtime=runtime).fit(X, thirds),
-        "cross-validation": LassoCV(alphas=8, cv=3, runtime=runtime).fit(X, Y),
+        "estimator": glmesh.Lasso(alpha=0.1, tol=1e-2, runtime=runtime).fit(X, Y),
+        "several classes": glmesh.LogisticRegression(runtime=runtime).fit(X, thirds),
+        "several classes, hinge": glmesh.LinearSVC(loss="hinge", tol=1e-2, runtime=runtime).fit(X, thirds),
+        "cross-validation": glmesh.LassoCV(alphas=8, cv=3, runtime=runtime).fit(X, Y),
     }
     for name, model in models.items():
         found[name] = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
@@ -228,11 +215,11 @@ def rows(folder: Path) -> None:
     mine = np.array_split(np.arange(60), size)[me]
     texts = np.where(Y > 0.5, "ill", np.where(Y < -0.5, "well", "maybe"))
     fitted = {
-        "lasso": Lasso(alpha=0.1, tol=1e-3, n_nodes=6, runtime="mpi").fit(X[mine], Y[mine], rows="own"),
-        "classes": LogisticRegression(tol=1e-3, n_nodes=6, class_weight="balanced", runtime="mpi").fit(
+        "lasso": glmesh.Lasso(alpha=0.1, tol=1e-3, n_nodes=6, runtime="mpi").fit(X[mine], Y[mine], rows="own"),
+        "classes": glmesh.LogisticRegression(tol=1e-3, n_nodes=6, class_weight="balanced", runtime="mpi").fit(
             X[mine], texts[mine], 1.0 + mine % 3, rows="own"
         ),
-        "svm": LinearSVC(tol=1e-3, n_nodes=6, runtime="mpi").fit(sp.csr_array(X[mine]), SIGNS[mine], rows="own"),
+        "svm": glmesh.LinearSVC(tol=1e-3, n_nodes=6, runtime="mpi").fit(sp.csr_array(X[mine]), SIGNS[mine], rows="own"),
     }
     np.savez(folder / f"rows-{me}.npz", **{name: fit.coef_ for name, fit in fitted.items()})
     other = X.copy()
@@ -240,16 +227,16 @@ def rows(folder: Path) -> None:
     holed = X.copy()
     holed[0, 0] = np.nan if me == 1 else 0.0
     tried: dict[str, Any] = {
-        "own rows as if all": lambda: Lasso(runtime="mpi").fit(X[mine], Y[mine]),
-        "one cell": lambda: Lasso(runtime="mpi").fit(other, Y),
-        "all rows as if own": lambda: Lasso(runtime="mpi").fit(X, Y, rows="own"),
-        "rows": lambda: Lasso(runtime="mpi").fit(X, Y, rows="own" if me == 1 else "all"),
-        "C": lambda: LogisticRegression(C=1.0 + me, runtime="mpi").fit(X, SIGNS),
-        "class": lambda: (Lasso if me == 0 else Ridge)(runtime="mpi").fit(X, Y),
-        "width": lambda: Lasso(runtime="mpi").fit(X[mine][:, : 40 - me], Y[mine], rows="own"),
-        "missing at one": lambda: Lasso(runtime="mpi").fit(holed, Y),
-        "simulation": lambda: Lasso().fit(X, Y, rows="own"),
-        "folds": lambda: LassoCV(runtime="mpi").fit(X, Y, rows="own"),
+        "own rows as if all": lambda: glmesh.Lasso(runtime="mpi").fit(X[mine], Y[mine]),
+        "one cell": lambda: glmesh.Lasso(runtime="mpi").fit(other, Y),
+        "all rows as if own": lambda: glmesh.Lasso(runtime="mpi").fit(X, Y, rows="own"),
+        "rows": lambda: glmesh.Lasso(runtime="mpi").fit(X, Y, rows="own" if me == 1 else "all"),
+        "C": lambda: glmesh.LogisticRegression(C=1.0 + me, runtime="mpi").fit(X, SIGNS),
+        "class": lambda: (glmesh.Lasso if me == 0 else glmesh.Ridge)(runtime="mpi").fit(X, Y),
+        "width": lambda: glmesh.Lasso(runtime="mpi").fit(X[mine][:, : 40 - me], Y[mine], rows="own"),
+        "missing at one": lambda: glmesh.Lasso(runtime="mpi").fit(holed, Y),
+        "simulation": lambda: glmesh.Lasso().fit(X, Y, rows="own"),
+        "folds": lambda: glmesh.LassoCV(runtime="mpi").fit(X, Y, rows="own"),
         "solve": lambda: solve(lasso(), n_nodes=6, runtime="mpi", record_every=1 + me),
         "method": lambda: solve(lasso(), n_nodes=6, runtime="mpi", method=Cola(acceleration=["auto", "none"][me > 0])),
         "alpha": lambda: solve(Problem.glm(X, Y, alpha=1.0 + me), n_nodes=6, runtime="mpi"),

@@ -208,8 +208,8 @@ def test_the_commands_of_two_sites_end_alike(tmp_path: Path) -> None:
         )
         for site, other in (("alice", "bob"), ("bob", "alice"))
     ]  # fmt: skip
-    for run, site in zip(runs, ("alice", "bob"), strict=True):
-        out, errors = run.communicate(timeout=LIMIT)
+    said = [run.communicate(timeout=LIMIT) for run in runs]
+    for run, (out, errors), site in zip(runs, said, ("alice", "bob"), strict=True):
         assert run.returncode == 2
         assert not errors
         assert f"then {site}.csv has line 5" in out

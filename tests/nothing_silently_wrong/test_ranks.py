@@ -24,6 +24,7 @@ from glmesh.parallel import ProcessGroup
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
 from tests.cases import LIMIT, SOAK
 from tests.ranks import SIGNS, X, Y
+from tests.shared import once
 from tests.transports.mpi.test_process_group import ENV, MPIEXEC, ROOT, TRAIN, launch, ranks_of, start, write_data
 
 # what rank 1 is told besides, or instead: (options, words of the line); the first ones are in `make test` too
@@ -137,9 +138,7 @@ def test_ranks_that_forgot_the_runtime_do_not_each_train_alone(tmp_path):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What two ranks left behind that fitted rows of all, and rows of their own."""
-    folder = tmp_path_factory.mktemp("both")
-    launch(2, ["-m", "tests.ranks", str(folder), "rows"], ROOT)
-    return folder
+    return once(tmp_path_factory, "both", lambda folder: launch(2, ["-m", "tests.ranks", str(folder), "rows"], ROOT))
 
 
 @pytest.mark.waits

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.interpolate import BSpline, CubicSpline
 
 from glmesh.errors import InvalidInput
 from glmesh.types import Flags, Matrix, Vector
@@ -53,6 +52,8 @@ class Spline:
         """Return the basis at the points x, shape (m, n_columns)."""
         if self.kind == "cr":
             return self._natural(x)
+        from scipy.interpolate import BSpline  # here: loading it is a tenth of loading glmesh
+
         ends = self.degree + 1
         knots = np.concatenate([[self.low] * ends, self.knots, [self.high] * ends])
         n = len(knots) - ends
@@ -69,6 +70,8 @@ class Spline:
         if len(knots) == 2:
             share = (x - self.low) / (self.high - self.low)
             return np.column_stack([1.0 - share, share])
+        from scipy.interpolate import CubicSpline
+
         spline = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
         inside = np.clip(x, self.low, self.high)
         return np.asarray(spline(inside) + spline(inside, 1) * (x - inside)[:, None])

@@ -27,6 +27,7 @@ from glmesh.parallel.processes import SINGLE_PROCESS
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
 from tests.cases import LIMIT
 from tests.ranks import cases, family_figures, family_problems, figures, fits, flat
+from tests.shared import once
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 if MPIEXEC is None:
@@ -69,10 +70,12 @@ def data(tmp_path):
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
     """What four ranks left behind; starting them is what takes time, so they do it all in one go."""
-    folder = tmp_path_factory.mktemp("four")
-    write_data(folder / "data.svm")
-    launch(4, ["-m", "tests.ranks", str(folder), "equal", "refuse", "hold", "families"], ROOT)
-    return folder
+
+    def make(folder):
+        write_data(folder / "data.svm")
+        launch(4, ["-m", "tests.ranks", str(folder), "equal", "refuse", "hold", "families"], ROOT)
+
+    return once(tmp_path_factory, "four", make)
 
 
 @pytest.mark.waits

@@ -42,6 +42,7 @@ _CONTROLS_KEPT = 1024  # [messages] other messages kept for it, beyond which the
 _UNREAD = 4  # [longest messages] of a neighbour that the node may leave unread before its stream is read no further
 _UNREAD_POLL = 0.02  # [s] between two looks whether the node has caught up
 _WHY = 500  # [characters] of a reason that are sent, and shown of a neighbour's
+_LAST_TASKS = 4.0  # [s] that the last tasks of streams may take, on a machine that is busy with other things
 _LAST_WORD = 0.2  # [s] that a stream stays open after a REFUSE, so that the other end can read why
 CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
@@ -199,10 +200,14 @@ class PeerLinks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._server is not None:
                 await self._server.stop(0.2)
+            # the last tasks of streams, gRPC's too: asyncio prints complaints about those that its loop ends before
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:
+                await asyncio.wait(others, timeout=_LAST_TASKS)
 
         if self._thread.is_alive():
             with contextlib.suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(end(), self._loop).result(5.0)
+                asyncio.run_coroutine_threadsafe(end(), self._loop).result(_LAST_TASKS + 1.0)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(5.0)
         if not self._loop.is_running():
