@@ -99,7 +99,7 @@ def exit_code(ending: "Ending") -> int:
 
 def show_live(parts: ExitStack, folders: Sequence["Folder"]) -> None:
     """Open the live page about the sites with these state folders until `parts` ends, and print its address."""
-    from glmesh.federation.monitor.live import LivePage
+    from glmesh.federation.monitor.live import live_page
 
-    page = parts.enter_context(closing(LivePage(folders)))
+    page = parts.enter_context(closing(live_page(folders)))
     print(f"live page, for this machine only: {page.address}", flush=True)

@@ -1,10 +1,12 @@
 """`solve`: a run until it is good enough, and what came of it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import networkx as nx
 from numpy.typing import ArrayLike
@@ -23,6 +25,9 @@ from glmesh.problem import Problem
 from glmesh.transports.mpi import ranks
 from glmesh.types import Data
 from glmesh.validation import whole_number
+
+if TYPE_CHECKING:
+    from glmesh.engine.live import RunPage
 
 Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
@@ -60,6 +65,7 @@ def solve(
     checkpoint_every: int = 100,
     n_jobs: int | None = None,
     runtime: Runtime = "simulation",
+    live: bool | Callable[[str], object] = False,
 ) -> Result:
     """Minimise f(Ax) + g(x) over a network of K nodes; return the solution with its duality gap.
 
@@ -107,6 +113,11 @@ def solve(
     runtime : {"simulation", "mpi"} or ProcessGroup, default "simulation"
         "mpi" hosts the nodes on all ranks of an MPI program, each of which makes this call with the same arguments and
         is given the same result; or the ranks themselves (`glmesh.transports.mpi.ranks`).
+    live : bool or callable, default False
+        Show the run in a browser on this machine, while it goes on and after its end, until the program ends: how
+        things stand in words, gap and goal, who is there, coefficients, bytes, events. True writes the address, which
+        is secret, to standard error; a callable such as `webbrowser.open` is given it. The runs of a program share one
+        page, which shows the newest.
 
     Returns
     -------
@@ -152,17 +163,19 @@ def solve(
             n_jobs=n_jobs,
             processes=processes,
         )
-        with run:
+        with run, _shown(run, loop.aim, live) as page:
             if checkpoint is not None and saved:
                 run.restore(checkpoint)
             elif checkpoint is not None:
                 run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
 
             def look(run: Run) -> object:
-                """Write a checkpoint if one is due after this round; return what the caller's `callback` answers.
+                """Write a checkpoint and show the page if they are due; return what the caller's `callback` answers.
 
                 Without a callback the answer is False.
                 """
+                if page is not None:
+                    page.look(run)
                 if checkpoint is not None and run.rounds % checkpoint_every == 0:
                     run.save(checkpoint, data=False)
                 return callback is not None and callback(run)
@@ -171,7 +184,20 @@ def solve(
                 result = advance(run, loop, look)
             if checkpoint is not None:
                 run.save(checkpoint, data=False)
+            if page is not None:
+                page.end(run, result)
             return result
+
+
+def _shown(run: Run, aim: float | None, live: bool | Callable[[str], object]) -> AbstractContextManager[RunPage | None]:
+    """Return a context manager whose value is the live page of the run; None: none is asked for, or rank 0 shows it."""
+    if not (isinstance(live, bool) or callable(live)):
+        raise InvalidInput(f"live must be True, False or a function that is given the address, got {live!r}")
+    if live is False or run.processes.rank:
+        return nullcontext()
+    from glmesh.engine.live import RunPage  # with a server, which other runs do not need
+
+    return RunPage(run, aim, live)
 
 
 def advance(run: Run, loop: Loop, callback: Callable[[Run], object] | None = None) -> Result:

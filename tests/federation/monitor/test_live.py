@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from glmesh.federation.monitor import live
-from glmesh.federation.monitor.live import Allowance, LivePage
+from glmesh.federation.monitor.live import live_page
 from glmesh.federation.monitor.page.record import Folder
+from glmesh.page import server
+from glmesh.page.server import Allowance, LivePage
 from tests.cases import LIMIT
 from tests.federation.monitor.pages import Page, entry, restarted, write
 
@@ -31,7 +32,7 @@ QUIET = [
 
 @contextmanager
 def opened(*folders: Folder) -> Iterator[LivePage]:
-    with closing(LivePage(folders)) as page:
+    with closing(live_page(folders)) as page:
         yield page
 
 
@@ -129,7 +130,7 @@ def test_an_allowance_is_a_burst_and_then_a_rate() -> None:
 def test_more_connections_than_are_allowed_get_429_at_once(tmp_path: Path) -> None:
     with opened(Folder(Path(restarted(tmp_path)))) as page:
         port = int(page.address.split(":")[2].split("/")[0])
-        held = [socket.create_connection(("127.0.0.1", port), timeout=LIMIT) for _ in range(live.CONNECTIONS + 1)]
+        held = [socket.create_connection(("127.0.0.1", port), timeout=LIMIT) for _ in range(server.CONNECTIONS + 1)]
         try:
             assert held[-1].recv(100).startswith(b"HTTP/1.1 429 ")
         finally:
@@ -189,7 +190,7 @@ def test_a_run_that_holds_its_figures_does_not_hold_the_page_and_the_page_not_th
         assert free.wait(LIMIT)
         return None
 
-    page = LivePage([Folder(folder, newest)])
+    page = live_page([Folder(folder, newest)])
     try:
         free.clear()
         asked.clear()
@@ -202,10 +203,10 @@ def test_a_run_that_holds_its_figures_does_not_hold_the_page_and_the_page_not_th
 
 
 def test_the_last_page_is_waited_for_only_if_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "FAREWELL", LIMIT)
-    page = LivePage([Folder(Path(restarted(tmp_path)))])
+    monkeypatch.setattr(server, "FAREWELL", LIMIT)
+    page = live_page([Folder(Path(restarted(tmp_path)))])
     page.close()  # at once
-    page = LivePage([Folder(Path(restarted(tmp_path)))])
+    page = live_page([Folder(Path(restarted(tmp_path)))])
     assert ask(page, "now")[0] == 200
     closing_page = threading.Thread(target=page.close, daemon=True)
     closing_page.start()

@@ -14,13 +14,14 @@ import pytest
 
 from glmesh.errors import UnreadableFile
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.charts import COLOURS, HEIGHT, Line, Upright, chart
-from glmesh.federation.monitor.page.document import STYLE
 from glmesh.federation.monitor.page.record import MOST, Folder, SiteRecord
 from glmesh.federation.monitor.page.sections import lanes, traffic
-from glmesh.federation.monitor.page.words import event_text, number, state, verdict
+from glmesh.federation.monitor.page.words import event_text, state, verdict
 from glmesh.federation.monitor.report import page
 from glmesh.files.model_files import Model
+from glmesh.page.charts import COLOURS, HEIGHT, Line, Upright, chart
+from glmesh.page.document import STYLE
+from glmesh.page.words import number
 from tests.federation.monitor.pages import START, Page, entry, event, restarted, write
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.page.record import Event, SiteRecord
-from glmesh.federation.monitor.page.words import AWAY, DONE, HERE, UNKNOWN, is_done, state
+from glmesh.federation.monitor.page.words import is_done, state
+from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN
 
 _SEEN = {"up": HERE, "finished": DONE, "silent": AWAY, "down": AWAY}  # a link's state -> presence of the neighbour
 _LINKS = {"up": HERE, "heard": HERE, "down": AWAY, "silent": AWAY}  # event about a link -> presence from then on

@@ -7,34 +7,18 @@ from collections.abc import Sequence
 
 from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.federation.monitor.page.record import SiteRecord
-from glmesh.federation.monitor.page.words import (
-    AWAY,
-    DONE,
-    HERE,
-    UNKNOWN,
-    awaited,
-    duration,
-    event_text,
-    named,
-    number,
-    proof_of,
-    verdict,
-    waited_for,
-)
+from glmesh.federation.monitor.page.words import awaited, event_text, named, proof_of, verdict, waited_for
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.formatting import size
+from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
+from glmesh.page.document import ABOUT, section
+from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN, duration, number
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
 OLDEST = 300  # [lines] of events on the page at most
 HEADS = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")  # of the table of sites
 SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
-
-
-def section(title: str, content: str, kind: str = "") -> str:
-    """Return the HTML of a section with a heading; "" if it has no content."""
-    return f"<section class='{kind}'><h2>{text(title)}</h2>{content}</section>" if content else ""
 
 
 def heading(sites: Sequence[SiteRecord]) -> str:
@@ -255,6 +239,6 @@ def footing(sites: Sequence[SiteRecord]) -> str:
     """Return the HTML of the foot of the page: what a proof is about, and of when the page is."""
     now = max((site.latest for site in sites), default=time.time())
     return (
-        "<footer><p>What is proven is about the optimiser on these rows, not about the data.</p>"
+        f"<footer><p>{ABOUT}</p>"
         f"<p class='quiet'>State of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}, glmesh</p></footer>"
     )

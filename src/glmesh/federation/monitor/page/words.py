@@ -13,6 +13,7 @@ from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.training import without_text
 from glmesh.files.model_files import Model
 from glmesh.formatting import rounded_up
+from glmesh.page.words import duration, number
 
 PROVEN = ("certified", "alone")  # outcomes of a run that has proven its model
 STALE = 300  # [rounds] without a new proof after which the page says so; in a ring of 16 one comes every 60 rounds
@@ -27,7 +28,6 @@ STATES = {  # outcome of a run -> how its site is called
     "too_few": "too few sites",
     "waited": "gave up waiting",
 }
-HERE, AWAY, UNKNOWN, DONE = "here", "away", "unknown", "done"  # presence of a member
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,9 @@ class Verdict:
     good: bool | None  # None: it is not decided yet
 
 
-def number(value: float) -> str:
-    """Return a small number as people write it: 3·10⁻⁷ rather than 3e-07; numbers from 0.001 on as they are."""
-    if value == 0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
-        return f"{value:.4g}"
-    digits, exponent = f"{value:.1e}".split("e")
-    return f"{digits.removesuffix('.0')}·{ten(int(exponent))}"
-
-
-def ten(exponent: int) -> str:
-    """Return a power of ten as text, such as 10⁻⁷."""
-    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
 def named(names: Sequence[str]) -> str:
     """Return names as people list them: "alice, bob and carol"."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
-
-
-def duration(seconds: float) -> str:
-    """Return a length of time as text: "0.8 s", "3 min 20 s" or "2 h 5 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def proof_of(figures: Figures) -> tuple[str, str]:

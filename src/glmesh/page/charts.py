@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.federation.monitor.axes import ticks
-from glmesh.federation.monitor.page.words import AWAY, DONE, number, ten
+from glmesh.page.axes import ticks
+from glmesh.page.words import AWAY, DONE, number, ten
 from glmesh.types import Vector
 
 HEIGHT = 190  # [px] of the plotting area
@@ -233,14 +233,17 @@ def network(members: Sequence[str], presence: dict[str, str], links: Sequence[tu
             (x1, y1), (x2, y2) = around[one], around[other]
             kind = "link" if up else "link away"
             out.append(f"<line class='{kind}' x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}'/>")
-    few = len(members) <= 12
+    short = all(len(name) <= 2 for name in members)  # such names fit into the circles
+    few = len(members) <= (16 if short else 12)
     for name, (x, y) in around.items():
         kind = presence.get(name, "unknown")
         inside = "✓" if kind == DONE else "?" if kind == "unknown" else ""
         out.append(f"<circle class='site {kind}' cx='{x:.0f}' cy='{y:.0f}' r='{13 if few else 7}'>")
         out.append(f"<title>{text(name)}: {kind}</title></circle>")
         if few:
-            out.append(f"<text class='inside' x='{x:.0f}' y='{y + 5:.0f}' text-anchor='middle'>{inside}</text>")
+            said = text(name) if short else inside
+            out.append(f"<text class='inside' x='{x:.0f}' y='{y + 5:.0f}' text-anchor='middle'>{said}</text>")
+        if few and not short:
             below = y > height / 2 - 4 + 1
             out.append(
                 f"<text x='{x:.0f}' y='{y + 30 if below else y - 19:.0f}' text-anchor='middle'>{text(name[:16])}</text>"
