@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from glmesh.core.totals import Largest, Total
+from glmesh.core.totals import A, Answers, Largest, Total
 from glmesh.core.wire import Layout, Packed, Reader
 from glmesh.errors import InvalidInput
 from glmesh.kernels.mix import mix
@@ -71,6 +71,10 @@ class Outbox:
     vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
     scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent
     mail: list[Mail] = field(default_factory=list)
+
+    def asked_of(self, answers: Answers[A]) -> A:
+        """Raise InvalidInput: `answers` has sums and maxima, and rows and mail need an exchange with neighbours."""
+        raise InvalidInput("where sites make totals, a round may ask for totals and maxima only, not for messages")
 
 
 class Riding(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ SMALLEST = -1022  # exponent of the smallest grain, by which numbers can be divi
 MORE_ROOM = 20  # [bits] that are added to the grain of a field whose contributions did not fit
 NOTHING = -2000  # exponent of a field without any number but 0, below that of every number
 
+A = TypeVar("A")
+Answered = TypeVar("Answered", covariant=True)
 Grains = dict[str, int]  # exponent of the grain, a power of two, of each field
 Add = Callable[[list[Unsigned]], Unsigned]  # (n_hosted, N) contributions of each block -> (N,) sums modulo 2^64
 Maximise = Callable[[list[Indices]], Indices]  # (n_hosted, n) numbers of each block -> (n,) maxima over all nodes
@@ -59,6 +61,16 @@ class Sums(Mapping[str, Vector]):
     def sized_like(self, other: Sums, name: str) -> Sums:
         """Return the same sums with the size of the field `name` in `other`, so that the next grain follows that."""
         return replace(self, sizes=self.sizes | {name: other.sizes[name]})
+
+
+class Answers(Protocol[Answered]):
+    """Protocol of what answers requests for sums and maxima in a way of its own, as sites of a federation do."""
+
+    def sum(self, total: Total) -> Answered:
+        """Return the answer to a request for sums over all nodes."""
+
+    def largest(self, numbers: Indices) -> Answered:
+        """Return the answer to a request for maxima over all nodes; `numbers` are as those of `Largest`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +123,10 @@ class Total:
         """
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
+
+    def asked_of(self, answers: Answers[A]) -> A:
+        """Return the answer of `answers` to this request for sums."""
+        return answers.sum(self)
 
     def exponents(self) -> Indices:
         """Return the binary exponent of each node's largest entry of each `unknown` field, (n_hosted, n_unknown).
@@ -184,6 +200,10 @@ class Largest:
     def __post_init__(self) -> None:
         if (self.numbers != self.numbers.astype(np.int16)).any():
             raise InvalidInput("maxima over all nodes are of whole numbers of 16 bits, from -32,768 to 32,767")
+
+    def asked_of(self, answers: Answers[A]) -> A:
+        """Return the answer of `answers` to this request for maxima."""
+        return answers.largest(self.numbers)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ import numpy as np
 from glmesh.contract.fitting import plain_number
 from glmesh.core import Certificate
 from glmesh.core.messages import AnyRounds
-from glmesh.core.totals import Largest, Total
 from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
 from glmesh.federation.config import ProblemPart
 from glmesh.federation.node.answer import Answer
@@ -276,10 +275,7 @@ class _Fit:
         request = next(steps, None)
         while request is not None:
             try:
-                if isinstance(request, Largest):
-                    answer: Any = yield from self._questions.largest(request.numbers[0])
-                elif isinstance(request, Total):
-                    answer = yield from self._questions.sum(request)
+                answer = yield from request.asked_of(self._questions)
                 request = steps.send(answer)
             except StopIteration:
                 return

@@ -44,12 +44,13 @@ class Questions:
         self.place = 0  # number of the next question
 
     def largest(self, numbers: Indices) -> Steps:
-        """Return the largest of all sites, elementwise, of the exponents `numbers`, shape (n,).
+        """Return the largest of all sites, shape (n,), of the exponents `numbers` of this site, shape (1, n).
 
         It is a generator: it yields the request.
         """
-        marks = edges_below(numbers)
-        total = yield from self.ask({"largest": len(numbers)}, b"", marks, len(marks))
+        own = numbers[0]
+        marks = edges_below(own)
+        total = yield from self.ask({"largest": len(own)}, b"", marks, len(marks))
         return largest_edges(total)
 
     def sum(self, total: Total) -> Steps:
@@ -68,7 +69,7 @@ class Questions:
                 fields = {name: [rows.shape[1], query.grains[name]] for name, rows in total.fields.items()}
                 answer = yield from self.ask({"fields": fields}, at, query.rows[0][0], 0, again=query.misfits > 0)
             else:
-                answer = yield from self.largest(query[0][0])
+                answer = yield from self.largest(query[0])
 
     def ask(self, head: dict[str, object], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
         """Yield one request for a total, and return the sum over all sites.

@@ -110,7 +110,7 @@ def trimmed(table: DataTable, part: ProblemPart, contract: Contract | None) -> D
 
 
 def _check_values(frame: Frame, formula: Formula, *, drops_gaps: bool) -> None:
-    """Raise InvalidData or Mismatch for values of a site's columns that the formula's terms do not take.
+    """Raise Mismatch for values of a site's columns that the formula's terms do not take.
 
     Unless rows with gaps are dropped, numbers are not looked at here: the check for gaps names what is missing.
     """
