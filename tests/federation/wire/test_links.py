@@ -37,7 +37,7 @@ def _links(site: Site) -> PeerLinks:
 def test_links_that_are_closed_at_the_same_time_leave_no_tasks_of_which_asyncio_complains(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fifteen streams end at once; asyncio writes its complaints to standard error, where commands say what is wrong."""
+    """Fifteen streams end at once; asyncio complains on standard error, where commands say what is wrong."""
     Loopback.make(tmp_path, dict.fromkeys(NAMES, ""))
     made = [_links(Site.read(tmp_path / f"{name}.toml")) for name in NAMES]
     for one in made:
