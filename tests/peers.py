@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -45,18 +46,29 @@ def _main(arguments: list[str], output: str) -> None:
     sys.exit(main(arguments))
 
 
-LOW, HIGH = 10_000, 32_000  # ports below those that the kernel hands out by itself: they stay free until they are used
+LOW, HIGH = 10_000, 32_000  # ports below those that the kernel hands out by itself
 _ports = itertools.count(os.getpid() * 101)
+_kept: deque[ExitStack] = deque()  # sockets on ports that a federation may still need, also for nodes that return
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports in a row that nobody listens on; never the same twice in one process."""
+    """Ports in a row on loopback that are free, and that no other test is given until a hundred calls later.
+
+    Each is kept by a socket that does not listen. Linux lets a node listen there beside it, since both allow an address
+    to be used again; another call of this function, which does not allow that at first, goes on to other ports.
+    """
     while True:
         first = LOW + next(_ports) * n % (HIGH - LOW)
         ports = list(range(first, first + n))
         with suppress(OSError), ExitStack() as taken:
             for port in ports:
-                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+                one = taken.enter_context(socket.socket())
+                one.bind(("127.0.0.1", port))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform == "linux":  # elsewhere a port that is kept cannot be used
+                _kept.append(taken.pop_all())
+            if len(_kept) > 100:
+                _kept.popleft().close()
             return ports
 
 
@@ -213,7 +225,7 @@ class Proxies:
         return self
 
     def _call(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(5)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
 
     async def _listen(self, target: int) -> asyncio.Server:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -261,7 +273,7 @@ class Proxies:
 
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(LIMIT)
         self._loop.close()
 
 

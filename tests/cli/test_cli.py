@@ -20,6 +20,7 @@ from glmesh.files import model_files
 from glmesh.formatting import size
 from glmesh.network import topology
 from glmesh.problem.partition import HOW
+from tests.cases import LIMIT
 from tests.cli.calls import FAST, fails, run
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -310,5 +311,5 @@ def test_the_command_starts_without_any_extra():
     extras = ["grpc", "cryptography", "tomli_w", "mpi4py", "matplotlib", "pandas"]
     script = f"import sys; sys.modules.update(dict.fromkeys({extras}))\n"
     script += "from glmesh.cli import main; main(['topology', 'ring'])"
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert "ring, 16 nodes" in shown.stdout

@@ -254,11 +254,11 @@ def test_a_running_node_is_seen_from_outside(tmp_path: Path, capsys: pytest.Capt
         assert main(["status", str(tmp_path / "n0.toml")]) == 0
         assert "proven gap" in capsys.readouterr().out
         port = int((tmp_path / "n0.state" / "status.port").read_text())
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT) as answer:
             text = answer.read().decode()
         assert re.search(r'^glmesh_round\{node="n0"\} \d+$', text, flags=re.M)
         assert 'glmesh_neighbour_up{node="n0",neighbour="n2"} 1' in text
-        with pytest.raises(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5):
+        with pytest.raises(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT):
             pass
         address = re.findall(r"live page, for this machine only: (http\S+/)", (tmp_path / "n0.out").read_text())
         assert len(address) == 1

@@ -8,6 +8,7 @@ import pytest
 from glmesh import Cola, Problem, Status, solve
 from glmesh.errors import InvalidInput
 from glmesh.network import mixing, topology
+from tests.cases import LIMIT
 from tests.scenes import PROBLEMS, X, Y
 
 
@@ -44,7 +45,7 @@ def test_solve_works_outside_the_main_thread():
     results = []
     thread = threading.Thread(target=lambda: results.append(solve(PROBLEMS["lasso"](), n_nodes=4, max_rounds=3)))
     thread.start()
-    thread.join(60)
+    thread.join(LIMIT)
     assert results[0].rounds == 3
 
 

@@ -26,6 +26,7 @@ from glmesh.federation.node.site_data import add_name, digest_key
 from glmesh.federation.wire import Hello, Kind, PeerLinks, links, pack_json, pack_vector, unpack_vector
 from tests.cases import LIMIT
 from tests.loopback import Loopback
+from tests.peers import free_ports
 
 pytestmark = pytest.mark.waits
 
@@ -360,9 +361,7 @@ def _impostor(alice: Site, folder: Path) -> Site:
         shutil.copy(alice.folder / "keys" / name, folder)
     keys.make(folder, ["alice"])
     identity = keys.Identity.read(*(folder / name for name in ("alice.crt", "alice.key", "ca.crt")))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    return replace(alice, identity=identity, file=replace(alice.file, listen=f"127.0.0.1:{port}"))
+    return replace(alice, identity=identity, file=replace(alice.file, listen=f"127.0.0.1:{free_ports(1)[0]}"))
 
 
 @pytest.mark.parametrize("trusts_authority", [False, True])

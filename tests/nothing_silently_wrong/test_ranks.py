@@ -192,7 +192,7 @@ class Group(ProcessGroup):
 
     def all_gather(self, parts):
         self._shared[self.rank] = list(parts)
-        self._barrier.wait(30)
+        self._barrier.wait(LIMIT)
         return [one for some in self._shared for one in some]
 
 

@@ -27,6 +27,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("case", CHOICES)
 def test_sites_choose_the_simulators_alpha_bit_by_bit(case: str, tmp_path: Path) -> None:
     objective, folds = CHOICES[case]
@@ -54,6 +55,7 @@ def test_sites_choose_the_simulators_alpha_bit_by_bit(case: str, tmp_path: Path)
     assert len({made.model(name).info["cv_losses"] for name in parts}) == 1
 
 
+@pytest.mark.waits
 def test_status_and_doctor_show_what_was_released_and_what_to_expect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +109,7 @@ def svmlight(X: object, y: object) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.waits
 def test_thousands_of_columns_with_an_l2_penalty_take_lbfgs_and_have_the_simulators_bits(tmp_path: Path) -> None:
     rng, p, sizes = np.random.default_rng(3), 1050, (3600, 3600, 3600)
     X = random_array((sum(sizes), p), density=0.01, rng=rng, format="csr")
@@ -140,6 +143,7 @@ def test_thousands_of_columns_with_an_l2_penalty_take_lbfgs_and_have_the_simulat
         assert made.model(name).info["relative_gap"] <= 1e-6
 
 
+@pytest.mark.waits
 def test_more_columns_than_rows_are_refused_with_what_would_do(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(120, 60))
     parts = cut(X, (X[:, 0] > 0).astype(float), (40, 40, 40))
@@ -192,6 +196,7 @@ def test_a_file_whose_folds_are_odd_is_refused(entries: dict[str, object], why: 
     assert made.federation.problem.cv == entries.get("cv", 0)
 
 
+@pytest.mark.waits
 def test_a_site_of_another_version_is_told_which_must_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = cut(*cancer(), (130, 190, 249))
     made = federate(tmp_path, parts, network={"meet_within": 4.0})

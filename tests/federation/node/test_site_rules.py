@@ -77,6 +77,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], tuple[i
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("rule", REFUSED)
 def test_a_rule_refuses_before_a_byte_of_a_contribution_leaves(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +96,7 @@ def test_a_rule_refuses_before_a_byte_of_a_contribution_leaves(
     assert not (tmp_path / "bob.state" / "model.npz").exists()
 
 
+@pytest.mark.waits
 def test_two_refusals_that_are_heard_of_at_once_end_the_run_as_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,7 @@ def test_two_refusals_that_are_heard_of_at_once_end_the_run_as_one_does(
     assert "carol cannot go on: refused by carol" in made.errors["bob"]
 
 
+@pytest.mark.waits
 def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links_were_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links
     assert made.errors["bob"] == made.errors["carol"] == "alice cannot go on: refused by alice"
 
 
+@pytest.mark.waits
 def test_a_value_that_few_rows_have_ends_the_run_after_the_masked_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +161,7 @@ def test_a_value_that_few_rows_have_ends_the_run_after_the_masked_counts(
     assert all(sent == AFTER_SURVEY for sent in recorder.sent.values())
 
 
+@pytest.mark.waits
 def test_a_file_with_one_other_row_is_refused_also_by_a_new_federation_file_and_at_every_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +183,7 @@ def test_a_file_with_one_other_row_is_refused_also_by_a_new_federation_file_and_
     assert recorder.sent["alice"] == BEFORE_ALL
 
 
+@pytest.mark.waits
 def test_a_new_federation_file_with_the_same_sites_and_rows_begins_where_the_last_fit_did(tmp_path: Path) -> None:
     made = federate(tmp_path, cut(*cancer(), (130, 190, 249)))
     made.run()
@@ -189,6 +195,7 @@ def test_a_new_federation_file_with_the_same_sites_and_rows_begins_where_the_las
     assert starts(tmp_path) == {""}
 
 
+@pytest.mark.waits
 def test_a_new_federation_file_without_one_of_the_sites_begins_elsewhere(tmp_path: Path) -> None:
     parts = cut(*cancer(), (130, 130, 140, 160))
     made = federate(tmp_path, parts)
