@@ -305,7 +305,8 @@ def _explained(family: Family, means: Vector, y: Vector, z: Vector, root: str) -
     except InvalidData:
         return f"undefined, y holds values that the {family.name} family has not ({root})"
     ones, more = np.ones(len(y)), root
-    loss, null = family.total(y, z, ones), family.total(y, family.predictor(np.full(len(y), y.mean())), ones)
+    with np.errstate(all="ignore"):  # of a constant y, whose predictor may be infinite
+        loss, null = family.total(y, z, ones), family.total(y, family.predictor(np.full(len(y), y.mean())), ones)
     if family.name == "binomial" and np.isin(y, (0.0, 1.0)).all():
         right = int(np.sum((means > 0.5) == (y == 1.0)))
         more = f"log loss {loss / len(y):.4g}, accuracy {_share(right, len(y))}"
