@@ -41,7 +41,7 @@ _LINGER = 10.0  # [s] that a node stays after its end for others that do not kno
 TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
 _PASSED_ON = "another site refuses"  # reason of a node that ends because it has learned of a refusal
 _OTHER_ROWS = (
-    "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
+    "the sites hold a model that was made of other rows (or clusters) than the data file has now, and one federation file makes one "
     "model; put the rows back, or begin with a new federation file"
 )
 # how a fit without a proof ended, by why no more totals were worth it; other reasons say that there is no optimum
