@@ -13,12 +13,14 @@ import numpy as np
 
 from glmesh.core import Violation
 from glmesh.errors import UnreadableFile
-from glmesh.federation.config import Site
+from glmesh.federation.config import Federation, Site
 from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMemory
 from glmesh.federation.totals.statements import Held, Record, Vote, built, plain
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Rows
 from glmesh.types import SampleMatrix, Unsigned
+
+_BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 
 
 def row_digests(block: Rows, key: bytes) -> Unsigned:
@@ -203,3 +205,19 @@ class TotalsStore:
             return replace(kept, clusters=told[1], clusters_contributed=told[0])
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None
+
+
+def federation_info(federation: Federation, site: Site) -> FederationInfo:
+    """Return what the state machine of totals must know of the federation: names, neighbours, who is late, limits."""
+    network, members = federation.network, federation.members
+    return FederationInfo(
+        federation=site.federation.digest,
+        names=tuple(member.name for member in members),
+        neighbours=tuple(tuple(federation.neighbours(k)) for k in range(len(members))),
+        me=site.me,
+        late=frozenset(k for k, member in enumerate(members) if member.late),
+        without=federation.gone == "without",
+        gone_after=network.gone_after,
+        least=2 if network.reveal else 3,
+        heartbeat=min(_BEAT, network.gone_after / 8.0),
+    )
