@@ -36,6 +36,27 @@ def test_a_poisson_fit_with_exposure_has_an_intercept_no_penalty_a_proof_and_pre
     np.testing.assert_allclose([model.intercept, *model.coef], [*found.params, 1.0], rtol=1e-6)
     assert run("predict", "glmesh-model.npz", "claims.csv", "--out", "means.txt") == 0
     np.testing.assert_allclose(np.loadtxt("means.txt"), found.fittedvalues, rtol=1e-5)
+    null = np.full(200, claims.claims.mean())
+    explained = 1 - found.deviance / sm.families.Poisson().deviance(claims.claims, null)
+    assert f"; deviance explained {explained:.4f} (root mean squared error" in capsys.readouterr().err
+
+
+def test_predictions_of_probabilities_are_told_by_deviance_log_loss_and_accuracy(claims, capsys):
+    claims.assign(any=(claims.claims > 0) * 1).drop(columns=["claims", "rate"]).to_csv("any.csv", index=False)
+    assert run("train", "any.csv", "--family", "binomial", "--quiet") == 0
+    assert run("predict", "glmesh-model.npz", "any.csv", "--out", "p.txt") == 0
+    y, p = np.loadtxt("any.csv", delimiter=",", skiprows=1)[:, -1], np.loadtxt("p.txt")
+    loss = -np.where(y == 1, np.log(p), np.log(1 - p))
+    null = -y.mean() * np.log(y.mean()) - (1 - y.mean()) * np.log(1 - y.mean())
+    right = int(((p > 0.5) == (y == 1)).sum())
+    said = f"deviance explained {1 - loss.mean() / null:.4f} (log loss {loss.mean():.4g}, accuracy {right / 2:.2f} %"
+    assert said in capsys.readouterr().err
+    claims.assign(any=3.0).drop(columns=["claims", "rate"]).to_csv("any.csv", index=False)
+    assert run("predict", "glmesh-model.npz", "any.csv", "--out", "p.txt") == 0
+    assert "undefined, y holds values that the binomial family has not" in capsys.readouterr().err
+    claims.assign(any=1.0).drop(columns=["claims", "rate"]).to_csv("any.csv", index=False)
+    assert run("predict", "glmesh-model.npz", "any.csv", "--out", "p.txt") == 0
+    assert "undefined, y is constant" in capsys.readouterr().err
 
 
 def test_parameters_links_offsets_and_weights_are_those_of_statsmodels(claims, capsys):

@@ -110,6 +110,15 @@ def test_elsewhere_than_in_a_terminal_each_change_is_a_line_and_nothing_is_said_
     assert "alice, bob and carol certified" in lines[4]
 
 
+def test_that_kernels_are_compiled_is_said_once(sites: Sites, capsys: pytest.CaptureFixture[str]) -> None:
+    shows = SitesDisplay()
+    sites.figures = {name: {"phase": "compiling", "neighbours": {}} for name in sites.sites}
+    for _ in range(3):
+        shows(sites)
+    said = capsys.readouterr().out
+    assert said.count("compiling for this machine (once, about a minute)") == 1
+
+
 def test_in_a_terminal_one_block_is_drawn_over_the_one_before(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
+from numba import njit
+
+from glmesh.kernels.jit import told_of_compiling
+
 PROGRAM = """
 import numpy as np
 import scipy.sparse as sp
@@ -28,3 +33,16 @@ print({kernel.__name__ for kernel in kernels if set(kernel.signatures) != before
 def test_methods_on_totals_compile_no_kernel_after_it_was_warmed_up() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "none", run.stdout + run.stderr
+
+
+def test_who_wants_to_know_is_told_once_that_kernels_are_compiled_and_not_that_they_are_loaded() -> None:
+    told: list[str] = []
+    own = njit(lambda x: x + 1)
+    with told_of_compiling(lambda: told.append("compiling")):
+        assert own(1) == 2
+        assert own(1.5) == 2.5
+    assert told == ["compiling"]
+    with told_of_compiling(lambda: told.append("again")):
+        assert own(2) == 3
+    assert own(np.float32(1.0)) == 2.0  # nobody listens any more
+    assert told == ["compiling"]

@@ -20,8 +20,8 @@ from glmesh.files.streams import kind_of
 from glmesh.files.svmlight import IndexBase
 from glmesh.formulas import Design, Frame
 from glmesh.formulas.tables import designed
-from glmesh.functions import Cox, Softmax
-from glmesh.types import Flags, Labels, SampleMatrix
+from glmesh.functions import Cox, Family, Softmax
+from glmesh.types import Flags, Labels, Matrix, SampleMatrix, Vector
 
 PROBABLE = ("logistic", Softmax.name)  # losses whose models know the probabilities of classes
 HELP = "apply a saved model to a data file"
@@ -79,7 +79,7 @@ def run(options: Namespace) -> int:
         write_lines(options.out, lines)
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
-    _report(options, model, predictions, table, whole)
+    _report(options, model, (predictions, model.decision(X)), table, whole)
     return REACHED
 
 
@@ -229,11 +229,13 @@ def _line(value: str | float | list[float]) -> str:
     return value if isinstance(value, str) else repr(value).removesuffix(".0")
 
 
-def _report(options: Namespace, model: Model, predictions: Labels, table: DataTable, whole: Flags) -> None:
+def _report(options: Namespace, model: Model, made: tuple[Labels, Matrix], table: DataTable, whole: Flags) -> None:
     """Print to stderr how many predictions were made and, if y is known, how well they agree with it.
 
-    `whole` has shape (m,), True for rows without missing values; the others have no prediction.
+    `made` are (predictions, decisions); `whole` has shape (m,), True for rows without missing values, of which they
+    are.
     """
+    predictions, decisions = made
     text = f"{count(len(predictions), 'prediction')}{f' in {options.out}' if options.out else ''}"
     empty = int((~whole).sum())
     if empty:
@@ -243,8 +245,8 @@ def _report(options: Namespace, model: Model, predictions: Labels, table: DataTa
         text += f"; the model is without {', '.join(model.without)} ({len(model.sites)} of {everybody} sites)"
     if table.y is not None and model.loss != Cox.name:  # hazards are not on the scale of times
         known = ~table.missing_labels[whole]
-        y, made = table.y[whole][known], predictions[known]
-        fit = score(model, made, y) if len(y) else None
+        y = table.y[whole][known]
+        fit = score(model, predictions[known], y, decisions[known]) if len(y) else None
         if fit:
             text += f"; {fit[0]} {fit[1]}"
         elif len(y):
@@ -264,20 +266,50 @@ def _are_labels(table: DataTable, model: Model) -> bool:
     return table.y is not None and set(_comparable(np.array(table.labels), model).tolist()) <= set(model.classes or ())
 
 
-def score(model: Model, predictions: Labels, y: Labels) -> tuple[str, str] | None:
+def score(model: Model, predictions: Labels, y: Labels, decisions: Matrix) -> tuple[str, str] | None:
     """Return (name, text) on how well predictions agree with y; None if y has labels that the model does not know.
 
-    A classifier has ("accuracy", per cent and counts), a regression ("R2", value and root mean squared error).
+    A classifier has ("accuracy", per cent and counts), a regression ("R2", value and root mean squared error), a family
+    ("deviance explained", value and more). `decisions` are those of the model, of which the predictions were made.
     """
     if model.classes is not None:
         labels = _comparable(y, model)
         if not set(np.unique(labels).tolist()) <= set(model.classes):
             return None
-        right = int(np.sum(predictions == labels))
-        return "accuracy", f"{100 * right / len(y):.2f} % ({right:,} of {len(y):,})"
+        return "accuracy", _share(int(np.sum(predictions == labels)), len(y))
     if y.dtype.kind != "f":
         return None
     made, wanted = np.asarray(predictions, dtype=np.float64), np.asarray(y, dtype=np.float64)
     errors, spread = float(np.sum((made - wanted) ** 2)), float(np.sum((wanted - wanted.mean()) ** 2))
     root = f"root mean squared error {np.sqrt(errors / len(y)):.4g}"
+    if model.family is not None and model.family.name != "gaussian":
+        return "deviance explained", _explained(model.family, made, wanted, decisions, root)
     return "R2", f"{1 - errors / spread:.4f} ({root})" if spread > 0 else f"undefined, y is constant ({root})"
+
+
+def _share(right: int, n: int) -> str:
+    """Return how many of n predictions are right, in per cent and as a count."""
+    return f"{100 * right / n:.2f} % ({right:,} of {n:,})"
+
+
+def _explained(family: Family, means: Vector, y: Vector, z: Vector, root: str) -> str:
+    """Return the share of the deviance from the mean of y that linear predictors z explain, with what else is telling.
+
+    All rows count alike. Of targets 0 and 1 that is the log loss and the accuracy of means above one half, of others
+    `root`, the root mean squared error of the means.
+    """
+    if family.has_unknown_shape:
+        return f"undefined, the fit has not found the shape of the {family.name} family ({root})"
+    try:
+        family.check(y)
+    except InvalidData:
+        return f"undefined, y holds values that the {family.name} family has not ({root})"
+    ones, more = np.ones(len(y)), root
+    with np.errstate(all="ignore"):  # of a constant y, whose predictor may be infinite
+        loss, null = family.total(y, z, ones), family.total(y, family.predictor(np.full(len(y), y.mean())), ones)
+    if family.name == "binomial" and np.isin(y, (0.0, 1.0)).all():
+        right = int(np.sum((means > 0.5) == (y == 1.0)))
+        more = f"log loss {loss / len(y):.4g}, accuracy {_share(right, len(y))}"
+    if not (np.isfinite(loss) and np.isfinite(null) and null > 0):
+        return f"undefined, y is constant or a mean is none of the family's ({more})"
+    return f"{1 - loss / null:.4f} ({more})"

@@ -422,7 +422,7 @@ def _summary(
         lines.append(("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"))
     if model.statistics is None and model.rows is not None:
         lines.append(("rows", rows_text(*model.rows)))
-    fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
+    fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1], model.decision(pooled[0]))
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}

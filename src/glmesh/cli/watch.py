@@ -134,7 +134,9 @@ def _state(sites: LocalSites, name: str, figures: Figures | None) -> str:
     if code not in (None, REACHED, PARTIAL):
         return f"ended with code {code}"
     if figures is not None and code is None:
-        return figures["phase"].replace("_", " ")
+        from glmesh.federation.monitor.screen import phase_text
+
+        return phase_text(figures)
     if name not in sites.last and code is None:
         return "starting"
     return sites.outcome(name) or ("not answering" if code is None else "done")

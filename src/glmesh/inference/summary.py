@@ -225,7 +225,9 @@ class Summary:
         elif self.statistics.clusters == HELD_BACK:
             remarks.append(CLUSTERS_HELD_BACK)
         elif self.statistics.clusters:
-            remarks.append(f"{self.statistics.clusters} clusters, with standard errors of their own: errors 'cluster'.")
+            remarks.append(
+                f"{self.statistics.clusters} clusters; their standard errors: vcov='cluster', --errors cluster."
+            )
         return remarks
 
 

@@ -113,7 +113,7 @@ def test_bursts_are_answered_429_and_those_without_the_token_do_not_lock_the_rea
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0  # stands still, since a busy machine may take so long over a burst that it is none
-    monkeypatch.setattr(live, "Allowance", partial(Allowance, now=lambda: now))
+    monkeypatch.setattr(server, "Allowance", partial(Allowance, now=lambda: now))
     with opened(Folder(Path(restarted(tmp_path)))) as page:
         wrong = [ask(page, "/guess/")[0] for _ in range(60)]
         assert set(wrong) == {403, 429}

@@ -202,7 +202,19 @@ def test_a_run_that_ended_before_anything_was_computed_has_a_page(tmp_path: Path
 
 def test_events_are_sentences() -> None:
     known = ["up", "down", "silent", "heard", "unreachable", "refused", "violation", "cannot take part", "waiting"]
-    known += ["training", "resumed", "joined again", "gone", "certified", "ended", "end", "error", "reveals", "data"]
+    known += [
+        "compiling",
+        "training",
+        "resumed",
+        "joined again",
+        "gone",
+        "certified",
+        "ended",
+        "end",
+        "error",
+        "reveals",
+        "data",
+    ]
     for what in known:
         said = event_text(event("alice", 1, what, peer="bob", why="its stream ended", waited=2.0, away=700.0))
         assert said[0].isupper(), what

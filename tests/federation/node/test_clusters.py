@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_standard_errors_are_those_of_the_pooled_rows_in_statsmodels(name: str, 
     ours = Inference(answer.statistics).summary(vcov="cluster", use_t=False)
     np.testing.assert_allclose(ours.to_frame()["std err"], theirs.bse, rtol=1e-8)
     assert f"{len(np.unique(labels))} clusters." in str(ours)
-    assert "with standard errors of their own" in str(Inference(answer.statistics).summary())
+    assert "clusters; their standard errors: vcov='cluster'" in str(Inference(answer.statistics).summary())
 
 
 # what a site holds back
@@ -212,6 +213,38 @@ def test_sites_over_tls_have_the_simulators_bits(
 
 
 @pytest.mark.waits
+def test_who_moves_a_row_to_another_cluster_holds_the_next_sum_back(tmp_path: Path) -> None:
+    parts, part = clustered("binomial")
+    made = federate(tmp_path, parts, replace(part, cluster="house"))
+    made.run()
+    table = (tmp_path / "alice.csv").read_text()
+    rows = table.splitlines()
+    rows[1] = rows[1].replace("house 0", "house 19")
+    (tmp_path / "alice.csv").write_text("\n".join(rows) + "\n")
+    made.run()
+    assert "one federation file makes one model" in made.errors["alice"]
+    made.errors.clear()
+    made.federation = replace(made.federation, problem=replace(made.federation.problem, tol_se=2e-6))
+    for name in ("alice", "bob", "carol"):
+        made.federation.write(tmp_path / f"{name}.fed.toml")
+    made.run()
+    statistics = made.model("alice").statistics
+    assert statistics is not None
+    assert statistics.clusters == HELD_BACK
+    assert made.endings["bob"].sentence().count("No standard errors by clusters") == 1
+    file = max((tmp_path / "bob.state").glob("totals-*"), key=lambda path: path.stat().st_mtime)
+    before = {one.what: one.seen for one in examine(tmp_path / "bob.toml")}["released"]
+    # as earlier versions wrote it
+    head, _, body = file.read_bytes().partition(b"\n")
+    tree = json.loads(head)
+    assert tree.pop("clusters")
+    last = [tree["sizes"].pop() for _ in range(2)]
+    assert last == [8 * 25] * 2
+    file.write_bytes(json.dumps(tree).encode() + b"\n" + body[: -sum(last)])
+    assert {one.what: one.seen for one in examine(tmp_path / "bob.toml")}["released"] == before
+
+
+@pytest.mark.waits
 def test_a_site_whose_file_lacks_the_column_is_named_to_all(tmp_path: Path) -> None:
     parts, part = clustered("poisson")
     made = federate(tmp_path, parts, replace(part, cluster="house"))
@@ -238,7 +271,7 @@ def test_doctor_says_what_is_wrong_with_a_column_of_clusters_and_with_few_of_the
         found = {one.what: one.seen for one in examine(node) if one.level == "error"}
         assert words in found["data"]
     path.write_text(text)
-    assert not [one for one in examine(node) if "clusters" in one.seen]
+    assert not [one for one in examine(node) if "clusters" in one.seen or "house" in one.seen]
     node.write_text(node.read_text() + "\n[rules]\nleast_clusters = 21\n")
     said = [one for one in examine(node) if "20 clusters, least_clusters = 21" in one.seen]
     assert [one.level for one in said] == ["warning"]

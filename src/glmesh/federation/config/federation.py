@@ -3,7 +3,7 @@
 name = "clinics"
 
 [problem]                 # as Problem.from_nodes: loss, penalty, alpha, l1_ratio, split, fit_intercept
-loss = "logistic"         # or family = "poisson", with link, theta, power, offset, exposure, time, event, tol_se
+loss = "logistic"         # or family = "poisson", with link, theta, power, offset, exposure, time, event, cluster
 penalty = "l2"
 alpha = 1.0
 split = "samples"
@@ -18,7 +18,7 @@ choose = "minimum"        # cv: the weight with the least loss of held-out rows,
                           # weight within one standard error of that
 alphas = []               # cv: the weights to try; []: 20 that are computed
 aligned = false           # true: split by features without names of rows, the rows stand in the same order everywhere
-tol = 1e-6                # relative gap to be proven
+tol = 1e-6                # relative gap to be proven; tol_se: standard errors, of a family without a penalty
 max_rounds = 100000
 
 [network]

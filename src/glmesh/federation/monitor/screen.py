@@ -12,6 +12,7 @@ from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.log import RecentLines
 from glmesh.federation.node.fit_figures import ReleaseFigures
 from glmesh.federation.node.neighbourhood import clock
+from glmesh.federation.node.process import COMPILING, COMPILING_TEXT
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import joined, rounded_up, size
 
@@ -33,7 +34,7 @@ def screen(
     what = "distance" if "tol_se" in now else "gap"
     progress = "" if began is None else f"{bar(now, began[1], BAR, ascii=ascii)}  {left(now, began)}".rstrip()
     lines = [
-        f"{now['node']}  {now['phase']}  {went_text(now)}".rstrip(),
+        f"{now['node']}  {phase_text(now)}  {went_text(now)}".rstrip(),
         "",
         f"  {f'proven {what}':<15} {proof_text(now, '{:.2e}') or 'none yet'}, {goal_text(now)}",
         *([f"  {'progress':<15} {progress}"] if progress else []),
@@ -50,6 +51,11 @@ def screen(
         lines.append(f"  {name:<15} {neighbour['state']:<9} {neighbour.get('why', timing)}".rstrip())
     lines += ["", *recent[-_EVENTS:]]
     return "\n".join(line[:columns] for line in lines)
+
+
+def phase_text(now: Figures) -> str:
+    """Return words on what a node does: its phase, or what it compiles for, which is over once and for all."""
+    return COMPILING_TEXT if now["phase"] == COMPILING else now["phase"].replace("_", " ")
 
 
 def went_text(now: Figures) -> str:

@@ -11,6 +11,10 @@ from glmesh.federation.node.meeting import Meeting
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.training import Ending, TrainingOutcome
+from glmesh.kernels.jit import told_of_compiling
+
+COMPILING = "compiling"  # phase and event
+COMPILING_TEXT = "compiling for this machine (once, about a minute)"
 
 
 class Node:
@@ -40,16 +44,23 @@ class Node:
             if agreed is not None:
                 write_about(neighbourhood.site, agreed.fitted.table.m)
             if agreed is not None and agreed.federation.problem.by_totals:
-                self.totals = agreed.prepare_totals()
+                with told_of_compiling(self._compiling):
+                    self.totals = agreed.prepare_totals()
                 ending = self.totals.run(limit, record, self.seen)
             elif agreed is not None:
-                training = agreed.prepare(patient=patient)
+                with told_of_compiling(self._compiling):
+                    training = agreed.prepare(patient=patient)
                 self.participant = training.participant
                 ending = training.run(limit, record)
             neighbourhood.phase = ending.outcome.name.lower()
             about = {"outcome": ending.outcome.name.lower(), "why": ending.sentence()}
             self._log.info("end", extra=about | {"sites": list(ending.sites), "without": list(ending.without)})
             return ending
+
+    def _compiling(self) -> None:
+        """Say that kernels are being compiled, which takes long and happens at the first start on a machine only."""
+        self.neighbourhood.phase = COMPILING
+        self._log.info(COMPILING, extra={"why": COMPILING_TEXT})
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and Ctrl-C end the run after a checkpoint, from now on."""

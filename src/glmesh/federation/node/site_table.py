@@ -56,6 +56,7 @@ def with_clusters(table: DataTable, part: ProblemPart) -> DataTable:
     if part.formula:
         return table
     kept = [k for k, name in enumerate(names) if name != part.cluster]
+    table = replace(table, text_columns=tuple(one for one in table.text_columns if one.name != part.cluster))
     return table.take(np.array(kept, dtype=np.int64), tuple(names[k] for k in kept))
 
 

@@ -21,9 +21,9 @@ from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
-from glmesh.federation.node.totals_store import Kept, TotalsStore
+from glmesh.federation.node.totals_store import Kept, TotalsStore, federation_info
 from glmesh.federation.node.training import Ending, TrainingOutcome, look_again
-from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
+from glmesh.federation.totals import Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
@@ -35,14 +35,13 @@ from glmesh.methods.totals.dealing import rows_of_part
 from glmesh.methods.totals.likelihood.outputs import coefficient_table
 from glmesh.problem import DataSummary, NodeData
 
-_BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 _POLL = 0.2  # [s] longest sleep
 _LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
 TELL = 2.0  # [s] that a node which refuses stays to tell neighbours that may go on without it
 _PASSED_ON = "another site refuses"  # reason of a node that ends because it has learned of a refusal
 _OTHER_ROWS = (
-    "the sites hold a model that was made of other rows than the data file has now, and one federation file makes one "
-    "model; put the rows back, or begin with a new federation file"
+    "the sites hold a model that was made of other rows (or clusters) than the data file has now, and one federation "
+    "file makes one model; put the rows back, or begin with a new federation file"
 )
 # how a fit without a proof ended, by why no more totals were worth it; other reasons say that there is no optimum
 _OUTCOMES = {
@@ -69,7 +68,7 @@ class Totalling:
         site = neighbourhood.site
         self._site = site
         self._block = self.rows_of(federation, site, own.data, own.summary)
-        self.info = _federation_info(federation, site)
+        self.info = federation_info(federation, site)
         self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
         self._rules = self.rules_of(federation, site, self._block, self._kept)
@@ -98,7 +97,7 @@ class Totalling:
         Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes.
         """
         block = cls.rows_of(federation, site, data, summary)
-        kept = TotalsStore(site, _federation_info(federation, site)).load(block)
+        kept = TotalsStore(site, federation_info(federation, site)).load(block)
         cls.rules_of(federation, site, block, kept).check_alone(block)
         return released_figures(block, kept.released, None if federation.problem.formula else largest_leverage(block))
 
@@ -424,19 +423,3 @@ class Totalling:
         calling = self.info.neighbours[self.info.me] if self._again else ()  # perhaps seconds before their next call
         there = self._neighbourhood.linked.union(agreement.there(time.monotonic()), calling)
         return all(k in agreement.everybody and agreement.everybody[k].final for k in there)
-
-
-def _federation_info(federation: Federation, site: Site) -> FederationInfo:
-    """Return what the state machine of totals must know of the federation: names, neighbours, who is late, limits."""
-    network, members = federation.network, federation.members
-    return FederationInfo(
-        federation=site.federation.digest,
-        names=tuple(member.name for member in members),
-        neighbours=tuple(tuple(federation.neighbours(k)) for k in range(len(members))),
-        me=site.me,
-        late=frozenset(k for k, member in enumerate(members) if member.late),
-        without=federation.gone == "without",
-        gone_after=network.gone_after,
-        least=2 if network.reveal else 3,
-        heartbeat=min(_BEAT, network.gone_after / 8.0),
-    )

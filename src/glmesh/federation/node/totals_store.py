@@ -13,12 +13,14 @@ import numpy as np
 
 from glmesh.core import Violation
 from glmesh.errors import UnreadableFile
-from glmesh.federation.config import Site
+from glmesh.federation.config import Federation, Site
 from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMemory
 from glmesh.federation.totals.statements import Held, Record, Vote, built, plain
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Rows
 from glmesh.types import SampleMatrix, Unsigned
+
+_BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 
 
 def row_digests(block: Rows, key: bytes) -> Unsigned:
@@ -87,12 +89,11 @@ class Kept:
     released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
     members: tuple[str, ...] = ()  # names of the members at the site's last contribution; none before the first
     members_changed: bool = False  # whether the last contribution was to others than the members now
-    clusters: Unsigned = field(
-        default_factory=lambda: np.zeros(0, dtype=np.uint64)
-    )  # `cluster_digests` of the rows now
-    # those at the last contribution with clusters; none before the first
+    # `cluster_digests` of the rows that the memory's pin names, and those at the last contribution with clusters
+    clusters: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     clusters_contributed: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    outdated: bool = False  # the memory holds a model in which this site has other rows than it has now
+    # the memory holds a model in which this site has other rows, or other clusters of them, than it has now
+    outdated: bool = False
 
     @property
     def clusters_changed(self) -> int:
@@ -121,18 +122,20 @@ class TotalsStore:
         """Return the content of the file for the rows that the site has now.
 
         If there is no file, the newest one of an earlier federation file in the folder says which rows the site has
-        contributed, and where that fit began; else the memory is new. If the rows are not those of the file, the
-        memory's pin, the random name of the data, is drawn anew; `changed` counts the rows that differ from those of
-        the last contribution.
+        contributed, and where that fit began; else the memory is new. If the rows, or their clusters, are not those of
+        the file, the memory's pin, the random name of the data, is drawn anew; `changed` counts the rows that differ
+        from those of the last contribution.
         """
-        kept = self._read(self.path) if self.path.exists() else self._begun()
-        digests = row_digests(block, kept.key)
+        begun = not self.path.exists()
+        kept = self._begun() if begun else self._read(self.path)
+        digests, clusters = row_digests(block, kept.key), cluster_digests(block, kept.key)
         kept.members_changed = bool(kept.members) and set(kept.members) != set(self._federation_info.names)
         kept.changed = rows_changed(kept.contributed, digests) if len(kept.contributed) else 0
-        kept.clusters = cluster_digests(block, kept.key)
-        kept.outdated = bool(kept.memory.model) and not np.array_equal(digests, kept.digests)
-        if not kept.outdated and not np.array_equal(digests, kept.digests):
-            kept.memory.pin, kept.digests = secrets.token_hex(16), digests
+        same = np.array_equal(digests, kept.digests) and (begun or np.array_equal(clusters, kept.clusters))
+        kept.outdated = bool(kept.memory.model) and not same
+        if not kept.outdated:
+            kept.memory.pin = kept.memory.pin if same else secrets.token_hex(16)
+            kept.digests, kept.clusters = digests, clusters
         return kept
 
     def _begun(self) -> Kept:
@@ -156,13 +159,13 @@ class TotalsStore:
         blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
         for entry in memory.entries:
             blobs += [entry.request, entry.value.astype("<u8").tobytes()]
-        blobs += [one.astype("<u8").tobytes() for one in (kept.contributed, kept.clusters_contributed)]
+        blobs += [one.astype("<u8").tobytes() for one in (kept.contributed, kept.clusters, kept.clusters_contributed)]
         head = {
             "pin": memory.pin,
             "start": kept.start,
             "released": kept.released,
             "members": list(kept.members),
-            "clusters": True,  # the last of the blobs; files of earlier versions have none
+            "clusters": True,  # the last two of the blobs; files of earlier versions have none
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -182,7 +185,7 @@ class TotalsStore:
             if ends[-1] != len(body):
                 raise ValueError("bytes are missing")
             blobs = [body[a:b] for a, b in pairwise(ends)]
-            clusters = np.frombuffer(blobs.pop() if tree.get("clusters") else b"", dtype="<u8").astype(np.uint64)
+            told = [_numbers([blobs.pop()]) if tree.get("clusters") else _numbers([]) for _ in range(2)]
             last = blobs.pop() if len(blobs) % 2 == 0 else blobs[1]  # files of earlier versions have none
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
             memory = MemberMemory(
@@ -199,6 +202,22 @@ class TotalsStore:
             released = int(tree.get("released", 0))  # files of earlier versions have none
             start, members = int(tree["start"]), tuple(str(one) for one in tree.get("members", ()))
             kept = Kept(memory, blobs[0], numbers[0], contributed, start, released=released, members=members)
-            return replace(kept, clusters_contributed=clusters)
+            return replace(kept, clusters=told[1], clusters_contributed=told[0])
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None
+
+
+def federation_info(federation: Federation, site: Site) -> FederationInfo:
+    """Return what the state machine of totals must know of the federation: names, neighbours, who is late, limits."""
+    network, members = federation.network, federation.members
+    return FederationInfo(
+        federation=site.federation.digest,
+        names=tuple(member.name for member in members),
+        neighbours=tuple(tuple(federation.neighbours(k)) for k in range(len(members))),
+        me=site.me,
+        late=frozenset(k for k, member in enumerate(members) if member.late),
+        without=federation.gone == "without",
+        gone_after=network.gone_after,
+        least=2 if network.reveal else 3,
+        heartbeat=min(_BEAT, network.gone_after / 8.0),
+    )

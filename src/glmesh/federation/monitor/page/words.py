@@ -208,6 +208,7 @@ def event_text(event: Event) -> str:
         "cannot take part": f"{who} cannot take part{because}.",
         "waiting": f"Waiting for {event.get('for', 'others')} since {event.get('since', '')}, until "
         f"{event.get('until', 'they come')}.",
+        "compiling": f"{why}.",
         "training": f"Training began with {event.get('members', 0)} sites, at round {event.get('round', 0):,}.",
         "resumed": f"Went on from the checkpoint of round {event.get('round', 0):,}.",
         "joined again": "Joined again, after the others had given this site up.",
