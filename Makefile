@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores, and a third brings nothing.
 PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench clean
+.PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench release-check clean
 
 demo: $(VENV)/.demo
 	$(BIN)/glmesh demo
@@ -62,11 +62,15 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/sensitivity.py
 	$(BIN)/python benchmarks/read_csv.py
 
+# Wheel and source archive, in dist: each is installed in an environment of its own outside of this folder, and tried.
+release-check: $(VENV)/.release
+	$(BIN)/python -m tests.release dist
+
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
