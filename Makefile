@@ -8,7 +8,7 @@ PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 # What modules are compiled to is kept, also where the environment says otherwise: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench clean
+.PHONY: demo test docs docs-quick coverage soak patience fuzz lint format bench release-check clean
 
 demo: $(VENV)/.demo
 	$(BIN)/glmesh demo
@@ -66,11 +66,15 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/sensitivity.py
 	$(BIN)/python benchmarks/read_csv.py
 
+# Wheel and source archive, in dist: each is installed in an environment of its own outside of this folder, and tried.
+release-check: $(VENV)/.release
+	$(BIN)/python -m tests.release dist
+
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

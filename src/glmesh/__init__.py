@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 install()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ESTIMATORS = (
     *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),

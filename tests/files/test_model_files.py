@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from glmesh import Problem, solve
 from glmesh.contract import Column, Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files import model_files
@@ -188,3 +189,20 @@ def test_one_sites_share_of_a_features_split_is_known_in_every_version(tmp_path:
     assert not MODEL.is_share
     assert replace(MODEL, contract=None, info={"node": "alice", "split": "features"}).is_share
     assert not replace(MODEL, contract=None, info={"split": "features"}).is_share, "`glmesh train` has all columns"
+
+
+def test_meta_is_json_that_every_reader_takes_although_statistics_are_not_all_finite(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, names = rng.normal(size=(60, 2)), Contract("y", (Column("age"), Column("inf")))
+    result = solve(Problem.glm(X, rng.random(60) < 0.5, family="binomial", alpha=0.0, fit_intercept=True), n_nodes=3)
+    assert result.statistics is not None
+    unknown = replace(result.statistics, shape_error=np.nan, pearson=np.inf)
+    model = Model(result.coef, float(result.intercept), "binomial", "l2", 0.0, 0.0, contract=names, statistics=unknown)
+    model.save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        json.loads(file["meta"].tobytes(), parse_constant=pytest.fail)
+    loaded = model_files.load(tmp_path / "m.npz").statistics
+    assert loaded is not None
+    assert np.isnan(loaded.shape_error)
+    assert loaded.pearson == np.inf
+    assert loaded.fitted.names == unknown.fitted.names

@@ -23,8 +23,8 @@ is an object:
 | `design`                    | of a model that was fitted by a formula: formula, terms, variables with their levels,  |
 |                             | and the names of the columns in the order of `coef` (`Design.to_dict`); the columns of |
 |                             | `contract` are then those of the tables; null or absent: the columns are the features  |
-| `statistics`                | numbers and names beside the arrays `statistics_...` (`FitStatistics`); null or        |
-|                             | absent: none                                                                           |
+| `statistics`                | numbers and names beside the arrays `statistics_...` (`FitStatistics`), those that are |
+|                             | not finite as "nan", "inf" or "-inf"; null or absent: none                             |
 | `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
 | `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
 | `info`                      | texts and numbers about the run, by name; with a family its link and parameters, and   |
@@ -57,6 +57,7 @@ from glmesh.types import Array, Data, Matrix, Tree, Vector
 FORMAT = "glmesh-model"
 VERSION = 3
 DESIGNED = 4  # version of files with a design, which earlier readers cannot apply
+NOT_FINITE = ("nan", "inf", "-inf")  # how numbers that JSON does not have are written
 MATRICES = ("gradient", "hessian", "information", "targets")  # arrays of `FitStatistics` beside its meats
 STATISTICS = tuple(f"statistics_{name}" for name in (*MATRICES, *MEATS))  # keys of a file that hold them
 
@@ -279,7 +280,7 @@ class Model:
         arrays: dict[str, Any] = {}
         if self.statistics is not None:
             meta["statistics"], arrays = packed_statistics(self.statistics)
-        text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
+        text = json.dumps(meta, default=np.generic.item, allow_nan=False)  # NumPy's scalars as Python's
         write_atomically(
             path,
             lambda stream: np.savez(
@@ -354,14 +355,20 @@ def packed_statistics(statistics: FitStatistics) -> tuple[Tree, dict[str, Array]
     tree = statistics.to_dict()
     arrays = {f"statistics_{name}": value for name, value in tree.items() if isinstance(value, np.ndarray)}
     arrays |= {f"statistics_{name}": value for name, value in tree["meats"].items()}
-    plain = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray) and name != "meats"}
-    fitted = {name: _listed(value) for name, value in tree["fitted"].items()}
+    own = {name: value for name, value in tree.items() if not isinstance(value, np.ndarray)}
+    plain = {name: _as_json(value) for name, value in own.items() if name not in ("meats", "fitted")}
+    fitted = {name: _as_json(value) for name, value in tree["fitted"].items()}
     return plain | {"fitted": fitted}, arrays
 
 
-def _listed(value: object) -> object:
-    """Return an array as a list, and any other value as it is."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def _as_json(value: object) -> object:
+    """Return an array as a list, a number that is not finite as a text of NOT_FINITE, any other value as it is.
+
+    JSON has no such numbers, and readers other than Python's refuse what Python would write for them.
+    """
+    if isinstance(value, np.ndarray):
+        return [_as_json(one) for one in value.tolist()]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def unpacked_statistics(tree: Tree | None, arrays: Mapping[str, Array]) -> FitStatistics | None:
@@ -373,10 +380,16 @@ def unpacked_statistics(tree: Tree | None, arrays: Mapping[str, Array]) -> FitSt
         return None
     found = {name: arrays[f"statistics_{name}"] for name in MATRICES if f"statistics_{name}" in arrays}
     meats = {name: arrays[f"statistics_{name}"] for name in MEATS if f"statistics_{name}" in arrays}
-    fitted = dict(tree["fitted"])
+    tree = {name: _from_json(value) for name, value in tree.items()}
+    fitted = {name: _from_json(value) for name, value in tree["fitted"].items()}
     fitted |= {"coef": np.array(fitted["coef"], dtype=np.float64)}
     fitted |= {name: np.array(fitted[name], dtype=bool) for name in ("held", "aliased")}
     return FitStatistics.of_dict({**tree, **found, "meats": meats, "fitted": fitted})
+
+
+def _from_json(value: Any) -> Any:
+    """Return the number that a text of NOT_FINITE stands for, and any other value as it is."""
+    return float(value) if isinstance(value, str) and value in NOT_FINITE else value
 
 
 def _meta(array: Array, path: Path) -> Tree:
