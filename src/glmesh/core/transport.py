@@ -47,7 +47,8 @@ class Transport(Protocol):
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums modulo 2^64 over all members, uint64 of shape (N,), of N integers per node.
 
-        contributions[i], shape (n_hosted, N), are those of the nodes of block i of this process. Raise `Unfinished` if
+        contributions[i], shape (n_hosted, N), are those of the nodes of block i of this process, or, unless `fails`,
+        their sum, shape (1, N). Raise `Unfinished` if
         a member's contribution does not arrive in this round.
         """
 
@@ -108,7 +109,8 @@ def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums 
         return list(transport.exchange(outboxes))
     totals = [one for one in requests if isinstance(one, Total)]
     if len(totals) == len(requests):
-        return [add_up(totals, transport.n_nodes, transport.add, transport.maximise)] * len(requests)
+        add, maximise = transport.add, transport.maximise
+        return [add_up(totals, transport.n_nodes, add, maximise, apart=transport.fails)] * len(requests)
     numbers = [one.numbers for one in requests if isinstance(one, Largest)]
     if len(numbers) == len(requests):
         return [transport.maximise(numbers)] * len(requests)

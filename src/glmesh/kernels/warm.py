@@ -36,7 +36,7 @@ from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
 from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
 from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch, node_terms
-from glmesh.kernels.units import largest_bits, round_to_units
+from glmesh.kernels.units import add_units, largest_bits
 
 
 @cache
@@ -135,4 +135,4 @@ def warm_up_totals() -> None:
             RowSums(zeros.copy(), x[:0].copy(), np.zeros((1, N_SUMS))),
         )
     largest_bits(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
-    round_to_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))
+    add_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))
