@@ -22,6 +22,7 @@ from glmesh.kernels.gram import (
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.kernels.logistic import logistic_rows
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.model import ModelScratch, model_step, penalties_along, total_slack
 from glmesh.kernels.narrow import (
     NarrowRows,
     NarrowScratch,
@@ -82,6 +83,11 @@ def warm_up_totals() -> None:
     minimise_each(
         unit, unit, zeros, zeros, zeros, limits[1:], n, True, unit.copy(), np.ones((3, 1, 1)), panel, work, face, limits
     )
+    table = np.array([[0.0, 1.0, 0.0, -np.inf, np.inf]])
+    scratch = ModelScratch(np.empty((3, 1, 1)), limits.copy(), np.empty((3, 1)), panel, work, face.copy())
+    model_step(unit, table, (face, n), (x, one), 0.0, (x.copy(), x.copy(), np.empty(2)), scratch)
+    penalties_along(table, x, one, one, x.copy())
+    total_slack(table, x, one)
     eliminate(unit.copy(), n, x, panel)
     invert(unit, unit.copy())
     add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), False, unit.copy())
