@@ -211,7 +211,9 @@ class Whole:
     misfits: int  # times that these fields did not fit before
 
 
-def summation(totals: Sequence[Total], n_nodes: int, *, apart: bool = True) -> Generator[Whole | list[Indices], Any, Sums]:
+def summation(
+    totals: Sequence[Total], n_nodes: int, *, apart: bool = True
+) -> Generator[Whole | list[Indices], Any, Sums]:
     """Return, by a generator, the Sums over all n_nodes nodes of what each contributes to a total.
 
     totals[i] has the contributions of block i of this process. It yields a list of exponents, one int array of shape

@@ -11,7 +11,7 @@ import numpy as np
 from glmesh.kernels.faces import minimise
 from glmesh.kernels.jit import ONE, ZERO, kernel
 from glmesh.kernels.smooth import dual_maximiser, dual_slack
-from glmesh.types import Matrix, Unsigned, Vector
+from glmesh.types import Matrix, Unsigned
 
 
 class ModelScratch(NamedTuple):
@@ -29,12 +29,12 @@ class ModelScratch(NamedTuple):
 def model_step(bend, table, order, at, enough, out, scratch):
     """Write the step e to the minimum of gradient.e + e.bend e/2 + penalty(w + e) to `out`, and what it leaves.
 
-    `bend` is symmetric, shape (n, n), `table` the penalty, (n, 5). `order` is (numbers of the coordinates, those without
-    l1 and bounds first, (n,); how many these are). `at` is (w, gradient), each of shape (n,); `enough` is that of
+    `bend` is symmetric, shape (n, n), `table` the penalty, (n, 5). `order` is (numbers of the coordinates, (n,), those
+    without l1 and bounds first; how many these are). `at` is (w, gradient), each of shape (n,); `enough` is that of
     `minimise`. `out` is (e, gradient + bend e, two numbers), of shapes (n,), (n,) and (2,): minus the slope of the
     objective along e, and the largest slope left at coordinates without l1 and bounds, in parts of what it is a
-    difference of. A change that is not finite, as a curvature that is rounding alone gives it, becomes 0. `scratch` is a
-    ModelScratch.
+    difference of. A change that is not finite, as a curvature that is rounding alone gives it, becomes 0. `scratch` is
+    a ModelScratch.
     """
     coordinates, n_smooth = order
     point, gradient = at

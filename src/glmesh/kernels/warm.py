@@ -6,6 +6,7 @@ import numpy as np
 
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.columns import products, transposed_products
+from glmesh.kernels.dual import bound_at, combine
 from glmesh.kernels.face_path import minimise_each
 from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
@@ -110,6 +111,8 @@ def warm_up_totals() -> None:
         ),
     )
     best_share(np.zeros((2, 2)), one, one, 1)
+    bound_at((0.0, one, 0.0, one), one, one, 0.0)
+    combine((0.0, one, 0.0, one), (0.0, one, 0.0, one), 0.5, x.copy(), x.copy())
     standardised_products(unit, one, one, np.zeros((1, 4)), zeros.copy(), np.zeros((1, 4)))
     step_narrow_rows(
         NarrowRows(unit, ends, x, one, np.zeros((1, 4))),

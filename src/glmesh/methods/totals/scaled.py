@@ -54,7 +54,6 @@ class Coordinates:
     """The penalty on n coordinates, in the form in which the kernel of a step reads it."""
 
     rows: Matrix  # (n, 5) l1, l2, linear, lo and hi
-    smooth: Flags  # (n,) where there is neither l1 nor a bound
     order: tuple[Unsigned, np.uint64]  # (numbers 0..n - 1, those of smooth coordinates first (n,), how many these are)
 
     @staticmethod
@@ -62,7 +61,7 @@ class Coordinates:
         """Return the penalty on the coordinates `columns`, ascending."""
         smooth = penalty.smooth[columns]
         order = np.argsort(~smooth, kind="stable").astype(np.uint64)
-        return Coordinates(penalty.rows[columns], smooth, (order, np.uint64(smooth.sum())))
+        return Coordinates(penalty.rows[columns], (order, np.uint64(smooth.sum())))
 
 
 @dataclass(frozen=True, eq=False)
