@@ -73,11 +73,20 @@ def test_problems_that_are_too_large_for_one_total_are_solved_one_after_the_othe
 
 
 @pytest.mark.parametrize("more", [{"n_blocks": 3}, {"n_jobs": 2}])
-def test_blocks_and_threads_do_not_change_a_bit(more):
+@pytest.mark.parametrize(
+    ("loss", "penalty", "method"),
+    [
+        ("logistic", "l1", ProximalNewton()),
+        ("squared_hinge", "l2", ProximalNewton()),
+        ("hinge", "l2", InteriorPoint()),
+    ],
+    ids=["logistic", "squared hinge", "hinge"],
+)
+def test_blocks_and_threads_do_not_change_a_bit(loss, penalty, method, more):
     X, y = rows(2)
-    problems = one_against_rest(X, y, "logistic", penalty="l1")
-    first = solve_together(problems, method=ProximalNewton(), **OPTIONS)
-    second = solve_together(problems, method=ProximalNewton(), **OPTIONS, **more)
+    problems = one_against_rest(X, y, loss, penalty=penalty)
+    first = solve_together(problems, method=method, **OPTIONS)
+    second = solve_together(problems, method=method, **OPTIONS, **more)
     assert all(np.array_equal(one.coef, other.coef) for one, other in zip(first, second, strict=True))
     assert [one.gap for one in first] == [one.gap for one in second]
 

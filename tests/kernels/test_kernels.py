@@ -42,7 +42,7 @@ from glmesh.kernels.mix import mix
 from glmesh.kernels.narrow import column_products, node_grams, row_products
 from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
-from glmesh.kernels.units import largest_bits, round_to_units
+from glmesh.kernels.units import add_units, largest_bits
 from glmesh.linalg.columns import Columns
 from glmesh.network import mixing, topology
 from glmesh.problem.node_data import CompositeObjective
@@ -679,10 +679,11 @@ def test_entries_are_rounded_to_units_where_they_fit_and_halves_to_even(seed: in
     rng = np.random.default_rng(seed)
     n, inverse = int(rng.integers(0, 9)), float(np.ldexp(1.0, int(rng.integers(-4, 5))))
     rows, fits = rng.integers(-9, 9, (4, n)) / 2 / inverse, rng.random(4) < 0.6
-    whole = np.full((4, n + 2), -7)
-    round_to_units(rows, inverse, fits, np.uint64(1), whole)
-    np.testing.assert_array_equal(whole[:, 1:-1], np.where(fits[:, None], np.rint(rows * inverse), -7))
-    assert (whole[:, [0, -1]] == -7).all()
+    expected = np.where(fits[:, None], np.rint(rows * inverse), 0) - 7
+    for whole, sums in ((np.full((4, n + 2), -7), expected), (np.full((1, n + 2), -7), (expected + 7).sum(axis=0) - 7)):
+        add_units(rows, inverse, fits, np.uint64(1), whole)
+        np.testing.assert_array_equal(whole[:, 1:-1], np.atleast_2d(sums))
+        assert (whole[:, [0, -1]] == -7).all()
 
 
 # --- triangles --------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _all_totals(requests: Mapping[int, Total]) -> Total:
     points = [one.at for one in requests.values()]
     known_points = [one for one in points if one is not None]
     at = np.concatenate(known_points) if len(known_points) == len(points) else None
-    return Total(fields, like=Sums({}, sizes), at=at)
+    return Total(fields, like=Sums({}, sizes), at=at, parts=list(requests.values()))
 
 
 def _sums_of_each(requests: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from glmesh.errors import InvalidInput
-from glmesh.kernels.units import largest_bits, round_to_units
+from glmesh.kernels.units import add_units, largest_bits
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 LARGEST = 62  # [bits] of a sum: 63 would fit, one is left for what rounding adds
@@ -86,6 +86,8 @@ class Total:
         have, or that were zero in it, take one more exchange, in which nodes agree on the largest exponent.
     at : array of shape (n,), optional
         What the contributions are a function of beside each node's rows, equal at all nodes: real sites compare it.
+    parts : sequence of Total, default ()
+        Totals whose fields these are, in this order, so that nothing is computed twice; none: it stands for itself.
 
     Examples
     --------
@@ -100,14 +102,26 @@ class Total:
     fields: Mapping[str, Matrix]
     like: Sums | None = None
     at: Vector | None = None
-    largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
+    parts: Sequence[Total] = ()
+    largest: Matrix = field(init=False)  # (n_fields, n_hosted) largest absolute entry of each field at each node
 
     def __post_init__(self) -> None:
-        largest = {name: _largest(rows) for name, rows in self.fields.items()}
-        for name, each in largest.items():
-            if not np.isfinite(each).all():
-                raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")
+        if self.parts:
+            object.__setattr__(self, "largest", np.concatenate([part.largest for part in self.parts]))
+            return
+        bits = np.zeros((len(self.fields), self._n_hosted), dtype=np.int64)
+        for own, rows in zip(bits, self.fields.values(), strict=True):
+            largest_bits(_doubles(rows).view(np.int64), own)
+        largest = bits.view(np.float64)
+        if not np.isfinite(largest).all():
+            wrong = next(name for name, own in zip(self.fields, largest, strict=True) if not np.isfinite(own).all())
+            raise InvalidInput(f"field {wrong!r} of a total holds NaN or infinity")
         object.__setattr__(self, "largest", largest)
+
+    @property
+    def _n_hosted(self) -> int:
+        """Number of nodes that the contributions are of."""
+        return max([len(rows) for rows in self.fields.values()], default=0)
 
     @property
     def numbers(self) -> int:
@@ -133,30 +147,33 @@ class Total:
 
         NOTHING (-2000) where all entries are zero.
         """
-        each = [np.where(self.largest[name] > 0, np.frexp(self.largest[name])[1], NOTHING) for name in self.unknown]
-        return np.stack(each, axis=1).astype(np.int64)
+        unknown = set(self.unknown)
+        largest = self.largest[[name in unknown for name in self.fields]].T
+        return np.where(largest > 0, np.frexp(largest)[1], NOTHING).astype(np.int64)
 
-    def encode(self, grains: Grains, n_nodes: int) -> Unsigned:
+    def encode(self, grains: Grains, n_nodes: int, *, apart: bool = True) -> Unsigned:
         """Return the contributions as integers to be added modulo 2^64, uint64 of shape (n_hosted, numbers).
 
         An entry becomes its multiple of 2^grains[name], rounded, where `name` is its field. A field of which an entry
         does not fit into 62 bits, divided by n_nodes, is sent as zeros; the last columns, one for each field, say 1 for
-        those fields.
+        those fields. Unless `apart`, the hosted nodes' integers are added up: the shape is (1, numbers).
         """
         limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
         inverses = np.ldexp(1.0, [-grains[name] for name in self.fields])
         with np.errstate(over="ignore"):  # of what does not fit
-            largest = np.stack(list(self.largest.values()), axis=1) * inverses
+            largest = self.largest * inverses[:, None]
         fits = largest <= limit
-        out = np.zeros((len(largest), self.numbers), dtype=np.int64)
-        at, sizes = 0, []
-        for number, rows in enumerate(self.fields.values()):
-            own = np.ascontiguousarray(fits[:, number])
-            round_to_units(np.ascontiguousarray(rows, dtype=np.float64), inverses[number], own, np.uint64(at), out)
+        sizes, misfits = np.ceil(np.where(fits, largest, 0.0)).astype(np.int64), (~fits).astype(np.int64)
+        if not apart:
+            sizes, misfits = sizes.sum(axis=1, keepdims=True), misfits.sum(axis=1, keepdims=True)
+        out = np.zeros((sizes.shape[1], self.numbers), dtype=np.int64)
+        at, ends = 0, []
+        for own, inverse, rows in zip(fits, inverses, self.fields.values(), strict=True):
+            add_units(_doubles(rows), inverse, own, np.uint64(at), out)
             at += rows.shape[1] + 1
-            sizes.append(at - 1)
-        out[:, sizes] = np.ceil(np.where(fits, largest, 0.0))
-        out[:, len(out[0]) - len(sizes) :] = ~fits
+            ends.append(at - 1)
+        out[:, ends] = sizes.T
+        out[:, at:] = misfits.T
         return out.view(np.uint64)
 
     def decode(self, grains: Grains, whole: Unsigned, n_nodes: int) -> Sums:
@@ -165,24 +182,20 @@ class Total:
         An integer stands for its multiple of 2^grains[name], where `name` is its field. `whole` are these sums.
         """
         numbers = whole.view(np.int64).astype(np.float64)
+        widths = [int(rows.shape[1]) + 1 for rows in self.fields.values()]
+        units = np.ldexp(1.0, [grains[name] for name in self.fields])
         at, values, sizes, errors = 0, {}, {}, {}
-        for name, rows in self.fields.items():
-            width, grain = int(rows.shape[1]) + 1, np.ldexp(1.0, grains[name])
-            own = (
-                numbers[at : at + width] * grain
-                if np.isfinite(grain)
-                else np.ldexp(numbers[at : at + width], grains[name])
-            )
-            values[name], sizes[name], errors[name] = own[:-1], float(own[-1]), n_nodes * 0.5 * float(grain)
+        for name, width, grain in zip(self.fields, widths, units.tolist(), strict=True):
+            own = numbers[at : at + width]
+            own = own * grain if np.isfinite(grain) else np.ldexp(own, grains[name])
+            values[name], sizes[name], errors[name] = own[:-1], float(own[-1]), n_nodes * 0.5 * grain
             at += width
         return Sums(values, sizes, errors)
 
 
-def _largest(rows: Matrix) -> Vector:
-    """Return the largest absolute entry of each row, shape (n_hosted,); infinite or NaN if one of its entries is."""
-    bits = np.zeros(len(rows), dtype=np.int64)
-    largest_bits(np.ascontiguousarray(rows, dtype=np.float64).view(np.int64), bits)
-    return bits.view(np.float64)
+def _doubles(rows: Matrix) -> Matrix:
+    """Return contributions as float64 in one piece of memory, as kernels read them, without a copy if they are so."""
+    return np.ascontiguousarray(rows, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,18 +226,20 @@ class Whole:
     An integer of a field stands for its multiple of 2^grains[field].
     """
 
-    rows: list[Unsigned]  # (n_hosted, numbers) of each block
+    rows: list[Unsigned]  # (n_hosted, numbers) of each block, or (1, numbers) where its nodes' were added up
     grains: Grains
     misfits: int  # times that these fields did not fit before
 
 
-def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[Indices], Any, Sums]:
+def summation(
+    totals: Sequence[Total], n_nodes: int, *, apart: bool = True
+) -> Generator[Whole | list[Indices], Any, Sums]:
     """Return, by a generator, the Sums over all n_nodes nodes of what each contributes to a total.
 
     totals[i] has the contributions of block i of this process. It yields a list of exponents, one int array of shape
     (n_hosted, n) per block, and is sent their maxima over all nodes, shape (n,); or it yields a `Whole` and is sent the
     sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once more, with fields that did
-    not fit rounded to multiples 2^20 times as large.
+    not fit rounded to multiples 2^20 times as large. `apart` is that of `Total.encode`.
     """
     first = totals[0]
     grains: Grains = {}
@@ -237,7 +252,7 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
         grains |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
     grains = {name: max(exponent, SMALLEST) for name, exponent in grains.items()}
     for misfits in count():
-        whole = yield Whole([total.encode(grains, n_nodes) for total in totals], grains, misfits)
+        whole = yield Whole([total.encode(grains, n_nodes, apart=apart) for total in totals], grains, misfits)
         short = whole[-len(first.fields) :] > 0
         if not short.any():
             break
@@ -247,12 +262,14 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
     return first.decode(grains, whole, n_nodes)
 
 
-def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
+def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise, *, apart: bool = False) -> Sums:
     """Return the Sums over all n_nodes nodes; totals[i] has the contributions of block i of this process.
 
     `add` returns the sums over all nodes modulo 2^64 of integers, `maximise` the maxima; both move data between nodes.
+    If `apart`, `add` is given the integers of each node by themselves, because some may get lost; else those of a
+    block's nodes are added up as they are made.
     """
-    steps = summation(totals, n_nodes)
+    steps = summation(totals, n_nodes, apart=apart)
     answer: Unsigned | Indices | None = None
     while True:
         try:

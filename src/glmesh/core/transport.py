@@ -49,7 +49,8 @@ class Transport(Protocol):
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums modulo 2^64 over all members, uint64 of shape (N,), of N integers per node.
 
-        contributions[i], shape (n_hosted, N), are those of the nodes of block i of this process. Raise `Unfinished` if
+        contributions[i], shape (n_hosted, N), are those of the nodes of block i of this process, or, unless `fails`,
+        their sum, shape (1, N). Raise `Unfinished` if
         a member's contribution does not arrive in this round.
         """
 
@@ -108,7 +109,8 @@ def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums 
     if (outboxes := _all_of(Outbox, requests)) is not None:
         return list(transport.exchange(outboxes))
     if (totals := _all_of(Total, requests)) is not None:
-        return [add_up(totals, transport.n_nodes, transport.add, transport.maximise)] * len(requests)
+        add, maximise = transport.add, transport.maximise
+        return [add_up(totals, transport.n_nodes, add, maximise, apart=transport.fails)] * len(requests)
     if (maxima := _all_of(Largest, requests)) is not None:
         return [transport.maximise([one.numbers for one in maxima])] * len(requests)
     kinds = sorted({type(one).__name__ for one in requests})

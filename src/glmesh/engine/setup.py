@@ -84,7 +84,7 @@ def start(problem: Problem, options: RunOptions) -> Driver:
     plan, processes = Plan.of(options.faults), options.processes
     processes.refuse(network=options.network, plan=plan)
     n_blocks = min(whole_number(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
-    threads = ThreadPool(_n_threads(problem, mixing, options))
+    threads = ThreadPool(_n_threads(problem, mixing, method, options))
     links = sorted(topology_module.links_of(mixing.matrix))
     schedule: tuple[Mixing, ...] = (mixing,)
     if not plan.is_empty:
@@ -128,18 +128,20 @@ def connect(setup: Setup, flows: bool) -> Transport:
     return FaultyTransport(setup.mixing, ids, setup.timing, setup.plan, setup.schedule)
 
 
-def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
+def _n_threads(problem: Problem, mixing: Mixing, method: AnyMethod, options: RunOptions) -> int:
     """Return the number of threads: `n_jobs` if given, else one per core, or 1 for small problems.
 
     It is at most the number of nodes. With several processes it is 1, unless `n_jobs` is given. Several linear
-    predictors of a row touch its numbers as often.
+    predictors of a row touch its numbers as often, and so does a method that says how often a round does (`visits`).
     """
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
     if options.processes.size > 1:  # the ranks share the cores out among themselves
         return 1
     d = problem.parts[0].columns.d
-    touched = problem.spec.loss.n_outputs * sum(part.columns.nnz for part in problem.parts)
+    visits = getattr(method, "visits", None)
+    times = problem.spec.loss.n_outputs * (1.0 if visits is None else visits(d))
+    touched = times * sum(part.columns.nnz for part in problem.parts)
     work = touched + (mixing.edges + mixing.n_nodes) * d
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return min(cores, mixing.n_nodes) if work > WORTH_A_THREAD else 1

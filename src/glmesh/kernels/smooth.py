@@ -44,7 +44,7 @@ class RowSums(NamedTuple):
 
 
 @inlined
-def _maximiser(row, l2, u):
+def dual_maximiser(row, l2, u):
     """Return the x that maximises u x - g(x), which may be infinite; `l2` is in place of that of the row."""
     z = u - row[2]
     slope = z - row[0] if z > row[0] else (z + row[0] if z < -row[0] else 0.0)
@@ -83,7 +83,7 @@ def _upper_curvature(row, l2, u):
 
 
 @inlined
-def _slack(row, x, u, z):
+def dual_slack(row, x, u, z):
     """Return g(x) + g*(u) - x u with the maximiser z at u, as `Table.slacks` explains."""
     if abs(z) == math.inf or x < row[3] or x > row[4]:
         return math.inf
@@ -113,14 +113,14 @@ def smooth_rows(query, losses, at, spans, out):
         for i in range(np.uint64(starts[k]), end):
             row = table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
             u = -(z[i] + q[i]) if query.moves else -z[i]
-            x = _maximiser(row, row[1], u)
+            x = dual_maximiser(row, row[1], u)
             part[0] += _conjugate(row, row[1], u, x)
             soft = query.next_softness * row[1]
             after = x
             if query.softness > 1.0 or query.next_softness > 1.0:
                 here = query.softness * row[1]
-                part[2] += _conjugate(row, here, u, _maximiser(row, here, u))
-                after = _maximiser(row, soft, u)
+                part[2] += _conjugate(row, here, u, dual_maximiser(row, here, u))
+                after = dual_maximiser(row, soft, u)
                 part[3] += _conjugate(row, soft, u, after)
             out.slopes[0, i] = -after
             e = errors[i]
@@ -131,13 +131,13 @@ def smooth_rows(query, losses, at, spans, out):
             if query.dual:
                 theta = -query.shrink * _dual_point(query, row, z[i], q[i])
                 out.slopes[1, i] = theta
-                part[1] += _slack(row, -theta, u, x)
+                part[1] += dual_slack(row, -theta, u, x)
                 part[6] += theta * theta
                 part[7] += (curvatures[i] * e) * (curvatures[i] * e)
             here = query.softness * row[1]
             for t in range(n):
                 v = -(z[i] + lengths[t] * q[i])
-                part[first + t] += _conjugate(row, here, v, _maximiser(row, here, v))
+                part[first + t] += _conjugate(row, here, v, dual_maximiser(row, here, v))
             filled += ONE
             if filled == FEW or i + ONE == end:
                 for s in range(first + n):
@@ -150,7 +150,7 @@ def smooth_rows(query, losses, at, spans, out):
 def _dual_point(query, row, z, q):
     """Return the maximiser x at -z moved along with the prediction's change q, to first order, and into [lo, hi]."""
     l2 = query.softness * row[1]
-    x = _maximiser(row, l2, -z)
+    x = dual_maximiser(row, l2, -z)
     bend = _upper_curvature(row, l2, -z) if query.stepped_majorant else _curvature(row, l2, -z, x)
     if query.damping > 0.0:
         bend += query.damping * _upper_curvature(row, l2, -z)

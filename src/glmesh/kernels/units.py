@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glmesh.kernels.jit import kernel
+from glmesh.kernels.jit import ZERO, kernel
 
 MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)  # the bits of a float but its sign
 
@@ -21,13 +21,14 @@ def largest_bits(bits, out):
 
 
 @kernel
-def round_to_units(rows, inverse, fits, at, out):
-    """Write `rows`, shape (K, n), times the float `inverse`, rounded to whole numbers, to out[:, at : at + n].
+def add_units(rows, inverse, fits, at, out):
+    """Add `rows`, shape (K, n), times the float `inverse`, rounded to whole numbers, to out[:, at : at + n], in place.
 
-    Rows k without fits[k] are left as they are. Halves are rounded to even.
+    `out` has K rows, or one row for the sum of all. Rows k without fits[k] add nothing. Halves are rounded to even.
     """
+    apart = out.shape[0] == rows.shape[0]
     for k in range(np.uint64(rows.shape[0])):
         if fits[k]:
-            row, whole = rows[k], out[k]
+            row, whole = rows[k], out[k if apart else ZERO]
             for i in range(np.uint64(row.size)):
-                whole[at + i] = np.int64(np.rint(row[i] * inverse))
+                whole[at + i] += np.int64(np.rint(row[i] * inverse))

@@ -7,6 +7,7 @@ import numpy as np
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.cholesky import eliminate, invert
 from glmesh.kernels.columns import ColumnArrays, products, transposed_products
+from glmesh.kernels.dual import bound_at, combine
 from glmesh.kernels.face_path import PathScratch, QuadraticFamily, minimise_each
 from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
@@ -23,6 +24,7 @@ from glmesh.kernels.gram import (
 from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.kernels.logistic import logistic_rows
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.model import ModelScratch, model_step, penalties_along, total_slack
 from glmesh.kernels.narrow import (
     NarrowRows,
     NarrowScratch,
@@ -37,7 +39,7 @@ from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import ShiftedLosses, best_shift
 from glmesh.kernels.smooth import N_SUMS, RowSums, Wanted, smooth_rows
 from glmesh.kernels.subproblem import LocalTask, Memory, NodeColumns, Scratch, node_terms
-from glmesh.kernels.units import largest_bits, round_to_units
+from glmesh.kernels.units import add_units, largest_bits
 
 
 @cache
@@ -83,6 +85,11 @@ def warm_up_totals() -> None:
     family = QuadraticFamily(unit, unit, zeros, zeros, zeros, limits[1:], n)
     minimise_each(family, True, unit.copy(), PathScratch.of(1))
     eliminate(unit.copy(), n, x, np.empty((8, 1)))
+    table = np.array([[0.0, 1.0, 0.0, -np.inf, np.inf]])
+    order, out = (np.zeros(1, np.uint64), n), (x.copy(), x.copy(), np.empty(2))
+    model_step(unit, table, order, (x, one), 0.0, out, ModelScratch.of(1))
+    penalties_along(table, x, one, one, x.copy())
+    total_slack(table, x, one)
     invert(unit, unit.copy())
     add_gram(matrix, one, np.zeros(1, np.int64), False, unit.copy(), (np.zeros(1, np.uint64), x.copy()))
     pack_triangle(unit, one, x.copy())
@@ -104,6 +111,8 @@ def warm_up_totals() -> None:
         ),
     )
     best_share(np.zeros((2, 2)), one, one, 1)
+    bound_at((0.0, one, 0.0, one), one, one, 0.0)
+    combine((0.0, one, 0.0, one), (0.0, one, 0.0, one), 0.5, x.copy(), x.copy())
     standardised_products(unit, one, one, np.zeros((1, 4)), zeros.copy(), np.zeros((1, 4)))
     step_narrow_rows(
         NarrowRows(unit, ends, x, one, np.zeros((1, 4))),
@@ -135,4 +144,4 @@ def warm_up_totals() -> None:
             RowSums(zeros.copy(), x[:0].copy(), np.zeros((1, N_SUMS))),
         )
     largest_bits(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
-    round_to_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))
+    add_units(unit, np.float64(1.0), np.ones(1, bool), np.uint64(0), np.zeros((1, 1), np.int64))

@@ -1,7 +1,7 @@
 """Threads that divide the nodes of a block; the bits a node computes do not depend on the thread."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,20 @@ class ThreadPool:
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
         self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 else None
-        self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._pool.map
+        self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._shared
+
+    def _shared(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> Iterator[Any]:
+        """Do what `map` says; where there are no more calls than threads, this thread makes the first one itself."""
+        assert self._pool is not None
+        calls = list(zip(*iterables, strict=False))
+        if len(calls) > self.n_jobs:
+            return self._pool.map(function, *zip(*calls, strict=True))
+        others = [self._pool.submit(function, *one) for one in calls[1:]]
+        try:
+            first = [function(*one) for one in calls[:1]]
+        finally:
+            wait(others)
+        return iter([*first, *(one.result() for one in others)])
 
     def spans(self, work: Sequence[float] | Indices | Vector) -> list[slice]:
         """Return at most `n_jobs` slices of consecutive nodes that divide the sum of `work` as evenly as possible.

@@ -83,8 +83,8 @@ class LocalTransport:
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums over all nodes modulo 2^64, uint64 of shape (N,), of N integers per node.
 
-        `contributions` has an array (n_hosted, N) per block of nodes. Traffic is counted as if nodes sent messages to
-        their neighbours.
+        `contributions` has an array per block, (n_hosted, N) or its nodes' sum, (1, N). Traffic is counted as if nodes
+        sent messages to their neighbours.
         """
         self._count_total(NUMBER * contributions[0].shape[1])
         return np.asarray(sum(rows.sum(axis=0) for rows in contributions), dtype=np.uint64)

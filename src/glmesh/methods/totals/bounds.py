@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.core.totals import Sums
+from glmesh.kernels.model import total_slack
 from glmesh.methods.totals.contribution import LEVERAGE_POWER
 from glmesh.methods.totals.flat import Flat, SumOfSquares
 from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep
@@ -85,7 +86,7 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSqu
     if s < 0:
         return np.inf
     inside = penalty.within(s * point.pulls[held])
-    penalised = float(penalty.bound.slacks(there[held], -inside).sum())
+    penalised = float(total_slack(penalty.bound_rows, there[held], -inside))
     penalised += float(point.noise[held] @ np.abs(there[held]))
     return point.slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - point.slack, 0.0)
 
@@ -97,6 +98,8 @@ def _feasible(penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares,
     the penalty of a column with large numbers may be smaller than the rounding of c_j. `made` is the Hessian with which
     the step was made, `flat` what is known of directions in which it is flat.
     """
+    if penalty.all_held and penalty.everywhere:
+        return FeasiblePoint(dual.pulls, dual.slack, np.full(len(dual.pulls), dual.noise))
     rough = penalty.unsure(dual.pulls, ROUNDED * (dual.noise + dual.scatter))
     rough &= np.isin(np.arange(len(rough)), made.columns)
     point = _with_equations(penalty, dual, made, flat, penalty.free | rough)

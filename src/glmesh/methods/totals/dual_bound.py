@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from glmesh.kernels.dual import bound_at, combine
 from glmesh.kernels.interior import best_share
-from glmesh.types import Flags, Vector
+from glmesh.types import Flags, Indices, Vector
 
 # [sum of magnitudes] error of a sum over rows, because chunks of 1024 are added one by one, whose errors at random add
 # up to sqrt(1024/3) 2^-53, and so do the chunks of a million rows
@@ -34,6 +36,11 @@ class DualPoint:
     c: Vector  # (d,) Z'theta
     k_size: float  # sum abs(k theta), about
     c_size: Vector  # (d,) sums of abs(z theta), about
+
+    @property
+    def parts(self) -> tuple[float, Vector, float, Vector]:
+        """Return (k, c, k_size, c_size), as kernels read a dual point."""
+        return self.k, self.c, self.k_size, self.c_size
 
     def __add__(self, other: DualPoint) -> DualPoint:
         return DualPoint(self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size)
@@ -79,7 +86,12 @@ class StandardisedPenalty:
     l1: Vector  # (p,)
     l2: Vector  # (p,)
 
-    @property
+    @cached_property
+    def _flat(self) -> Indices:
+        """Return the numbers of the coefficients with an absolute value and no square."""
+        return np.flatnonzero((self.l2 == 0) & (self.l1 > 0))
+
+    @cached_property
     def free(self) -> Flags:
         """Return a mask of shape (p,), true for coefficients without a penalty."""
         return np.asarray((self.l2 == 0) & (self.l1 == 0))
@@ -88,20 +100,12 @@ class StandardisedPenalty:
         """Return the penalty of p standardised coefficients w, a number."""
         return float(self.l1 @ np.abs(w) + 0.5 * self.l2 @ (w * w))
 
-    def maximiser(self, c: Vector) -> Vector:
-        """Return the w_j that minimise c_j w_j + l1_j abs(w_j) + l2_j/2 w_j^2, shape (p,); 0 where l2_j = 0.
-
-        They attain the dual objective at a point with products c, shape (p,).
-        """
-        beyond = np.sign(c) * np.maximum(np.abs(c) - self.l1, 0.0)
-        return np.asarray(np.divide(-beyond, self.l2, out=np.zeros_like(c), where=self.l2 > 0))
-
     def shrunk(self, point: DualPoint) -> DualPoint:
         """Return the point times the largest factor <= 1 that makes it feasible.
 
         It is feasible if abs(c_j) <= l1_j wherever l2_j = 0 < l1_j, where c are its products with the columns.
         """
-        flat = np.flatnonzero((self.l2 == 0) & (self.l1 > 0))
+        flat = self._flat
         if not len(flat):
             return point
         entries = np.abs(point.c[flat]) + ROUNDING * point.c_size[flat]
@@ -113,17 +117,19 @@ class StandardisedPenalty:
 
         What rounding may have added is subtracted. Coefficients without a penalty do not count.
         """
-        p = len(self.l1)
-        w = self.maximiser(point.c[:p])
-        rounding = ROUNDING * (point.k_size + np.abs(w) @ point.c_size[:p])
-        return float(-point.k - 0.5 * self.l2 @ (w * w) - rounding)
+        return float(bound_at(point.parts, self.l1, self.l2, ROUNDING))
 
     def best_between(self, a: DualPoint, b: DualPoint) -> DualPoint:
         """Return the point with the largest dual objective D on the line from a to b, which are both feasible."""
         p = len(self.l1)
-        ends = [np.append(one.c[:p], one.k) for one in (a, b)]
-        share = best_share(np.stack([ends[0], ends[1] - ends[0]]), self.l1, self.l2, BISECTIONS)
-        return a.times(1.0 - share) + b.times(share)
+        slopes = np.empty((2, p + 1))
+        slopes[0, :p], slopes[0, p] = a.c[:p], a.k
+        slopes[1, :p], slopes[1, p] = b.c[:p], b.k
+        slopes[1] -= slopes[0]
+        share = best_share(slopes, self.l1, self.l2, BISECTIONS)
+        c, c_size = np.empty_like(a.c), np.empty_like(a.c)
+        k, k_size = combine(a.parts, b.parts, share, c, c_size)
+        return DualPoint(k, c, k_size, c_size)
 
 
 @dataclass(frozen=True, eq=False)

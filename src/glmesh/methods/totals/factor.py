@@ -13,14 +13,14 @@ RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 
 
 class CholeskyFactor:
-    """Cholesky factor of a symmetric, positive semidefinite matrix, shape (d, d), of which the upper triangle is read.
+    """Cholesky factor of a symmetric, positive semidefinite matrix, shape (d, d), which is kept.
 
     A ridge (a small multiple of the unit diagonal) is added if rounding asks for it; LinAlgError is raised if none
     helps.
     """
 
     def __init__(self, matrix: Matrix) -> None:
-        self.matrix = np.triu(matrix) + np.triu(matrix, 1).T
+        self.matrix = matrix
         diagonal = np.diagonal(self.matrix)
         self.scale = np.divide(1.0, np.sqrt(diagonal), out=np.ones(len(matrix)), where=diagonal > 0)
         scaled = self.scale[:, None] * self.matrix * self.scale

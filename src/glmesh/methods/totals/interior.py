@@ -17,6 +17,7 @@ from glmesh.core.totals import Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals import interior_rows as at_rows
 from glmesh.methods.totals import interior_steps as steps
+from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dual_bound import DualPoint, Ellipsoid, balanced
 from glmesh.methods.totals.factor import CholeskyFactor
 from glmesh.methods.totals.interior_state import InteriorState, ProblemScales
@@ -33,6 +34,7 @@ CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as 
 # their difference would be left
 HUGE_MEAN = 1e6
 NORMAL = 0.8  # [standard deviations] mean absolute deviation, because that is about sqrt(2/pi) for normal errors
+PARTED = ("theta", "room")  # fields of candidates for dual points
 TINY_MU = 1e-30  # [first mu] least mu, because nothing may be divided by 0 where the optimum is 0
 
 Rounds = Generator[Total, Sums, None]
@@ -69,6 +71,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
         """
         return block.p <= MAX_COLUMNS
 
+    def visits(self, d: int) -> float:
+        """Return how often a round touches every number of rows with d columns, which says whether threads pay."""
+        return at_rows.PASSES + HESSIAN_ROW_COST * d
+
     def start(self, block: Rows, w: Vector | None = None, intercept: float = 0.0) -> InteriorState:
         """Return the state before the first total, at coefficients w, shape (p,), and an intercept; w None: at zero.
 
@@ -92,7 +98,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         frame = state.frame
         if frame is None:
             return
-        model = steps.InteriorModel.of(block, frame)
+        model = steps.InteriorModel.kept(block, frame)
         if np.isfinite(state.loss):
             point = frame.columns.from_user(state.w, state.intercept, frame.shift)
             objective = state.loss + model.penalty.value(point[: block.p])
@@ -114,7 +120,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             self._begin(block, state, (yield Total(_stacked(told), at=state.centre)))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
-        model = steps.InteriorModel.of(block, frame)
+        model = steps.InteriorModel.kept(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
         fields, rows = at_rows.step_fields(block, state, frame, cap)
         trial = steps.TrialPoint.of(model, state)
@@ -166,7 +172,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         shift = 0.0 if block.loss.classifies else float(mean[p])
         target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
         frame = ProblemScales(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
-        model = steps.InteriorModel.of(block, frame)
+        model = steps.InteriorModel.kept(block, frame)
         point = np.zeros(columns.d)
         if state.given:
             point = columns.from_user(state.w, state.intercept, shift)
@@ -285,8 +291,8 @@ def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
     entry of the field.
     """
     c, k, size = at_rows.candidate(sums, number)
-    largest = [np.abs(sums[name]).max(initial=0.0) for name in ("theta", "theta", "room")]
-    sizes = [np.abs(one) + n_nodes / 32.0 * most for one, most in zip(c, largest, strict=True)]
+    theta, room = (n_nodes / 32.0 * max(sums[name].max(initial=0.0), -sums[name].min(initial=0.0)) for name in PARTED)
+    sizes = [np.abs(one) + most for one, most in zip(c, (theta, theta, room), strict=True)]
     sizes[0] = sizes[0] + size
     return [DualPoint(float(k[i]), c[i], float(k[3]) if i == 0 else 0.0, sizes[i]) for i in range(3)]
 

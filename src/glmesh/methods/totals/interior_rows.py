@@ -164,8 +164,9 @@ def candidate(sums: Sums, number: int) -> tuple[Matrix, Vector, float]:
     size of theta.
     """
     d = len(sums["right"])
-    signs, room = sums["theta"].reshape(-1, d), sums["room"].reshape(-1, d)
-    products = np.vstack([signs[2 * number : 2 * number + 2], room[number : number + 1]])
+    products = np.empty((len(PARTS), d))
+    products[:2] = sums["theta"].reshape(-1, d)[2 * number : 2 * number + 2]
+    products[2] = sums["room"].reshape(-1, d)[number]
     return products, sums["k"].reshape(len(CANDIDATES), -1)[number], float(sums["size"][number])
 
 

@@ -10,7 +10,7 @@ from glmesh.core.totals import ROOM, Sums
 from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.dual_bound import StandardisedPenalty
 from glmesh.methods.totals.factor import CholeskyFactor
-from glmesh.methods.totals.interior_rows import TRIALS, candidate, value_of
+from glmesh.methods.totals.interior_rows import TRIALS, VALUES, candidate, value_of
 from glmesh.methods.totals.interior_state import InteriorState, InteriorStep, ProblemScales
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
@@ -67,6 +67,16 @@ class InteriorModel:
     n_pieces: float  # of all rows and coefficients, N
 
     @staticmethod
+    def kept(block: Rows, frame: ProblemScales) -> InteriorModel:
+        """Return what `of` does; the block keeps it for as long as it has this penalty."""
+        kept = block.smoothed
+        if kept is not None and kept[0] is frame and kept[1] is block.penalty and isinstance(kept[2], InteriorModel):
+            return kept[2]
+        made = InteriorModel.of(block, frame)
+        block.smoothed = frame, block.penalty, made
+        return made
+
+    @staticmethod
     def of(block: Rows, frame: ProblemScales) -> InteriorModel:
         """Return the InteriorModel of a block's objective, with columns standardised as `frame` says.
 
@@ -80,14 +90,16 @@ class InteriorModel:
         absolute = Pieces(0.0 * ones, -l1[at] * ones, l1[at] * ones, ones)
         return InteriorModel(StandardisedPenalty(l1, l2), kinks, at, absolute, kinks.n_pieces * frame.n_rows + len(at))
 
-    def smoothed_penalty(self, w: Vector, mu: float) -> float:
-        """Return the penalty of standardised coefficients w, shape (d,), with absolute values smoothed.
+    def smoothed_penalties(self, w: Vector, step: Vector, lengths: Vector, mu: float) -> Vector:
+        """Return the penalty of standardised coefficients w + t step, with absolute values smoothed, for n lengths t.
 
-        mu is the weight of the barriers that smooth them.
+        w and `step` have shape (d,), `lengths` and what is returned (n,). mu is the weight of the barriers that smooth.
         """
-        l2 = self.penalty.l2
-        absolute = float(self.absolute.smoothed(w[self.at][None], mu).sum()) if len(self.at) else 0.0
-        return float(0.5 * l2 @ w[: len(l2)] ** 2) + absolute
+        l2, there = self.penalty.l2, w + lengths[:, None] * step
+        out = 0.5 * (l2 * there[:, : len(l2)] ** 2).sum(axis=1)
+        if len(self.at):
+            out += [float(self.absolute.smoothed(one[None], mu).sum()) for one in there[:, self.at]]
+        return np.asarray(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +191,11 @@ def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep
     it will do, else the best one, or 0 if F decreases at no trial: the direction is not one of descent, as multipliers
     are too far from their centres.
     """
-    lengths: dict[str | float, float] = {"start": 0.0, "step": step.length} | {t: t for t in TRIALS}
-    values = {
-        t: value_of(sums, name) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
-        for name, t in lengths.items()
-    }
+    lengths = np.array([0.0, step.length, *TRIALS])
+    found = sums["values"][VALUES.index("start") :] + model.smoothed_penalties(
+        state.point, step.direction, lengths, step.mu
+    )
+    values = dict(zip(lengths.tolist(), found.tolist(), strict=True))
     start = values.pop(0.0)
     noise = NOISE * abs(start)
     best = min(values, key=lambda t: values[t])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.kernels.cholesky import eliminate, invert
-from glmesh.kernels.faces import FaceScratch, PenalisedQuadratic, minimise
 from glmesh.kernels.gram import unpack_triangle
+from glmesh.kernels.model import ModelScratch, model_step
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Flags, Indices, Matrix, Vector
 
@@ -53,30 +53,17 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
     `bend` is the matrix to take as Hessian, shape (n, n), on these n columns; other coordinates stay. `noise` is by how
     much an entry of the gradient may be wrong, `enough` the part of the gain that is not worth another search of signs.
     """
-    columns, d = model.columns, len(model.point)
-    table = penalty.table if len(columns) == d else penalty.table.take(columns)
-    if not len(columns):
-        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0, np.zeros(d, dtype=bool))
-    smooth = penalty.smooth[columns]
-    order = np.argsort(~smooth, kind="stable")  # smooth coordinates first
-    inverse = np.argsort(order, kind="stable")
-    w, gradient = model.point[columns], model.gradient[columns]
-    slopes = gradient + table.l2 * w + table.linear
-    S = bend.copy() if (order[1:] > order[:-1]).all() else bend[np.ix_(order, order)]
-    S[np.diag_indices_from(S)] += table.l2[order]
-    limits = np.ascontiguousarray(np.stack([table.l1, table.lo, table.hi])[:, order])
-    u = w[order]
-    quadratic = PenalisedQuadratic(S, slopes[order], limits, u.copy(), np.uint64(smooth.sum()))
-    minimise(quadratic, u, enough, FaceScratch.of(len(u)))
-    e = u[inverse] - w
-    e[~np.isfinite(e)] = 0.0  # a curvature that is rounding alone has no minimum
+    columns, n = model.columns, len(model.columns)
+    if not n:
+        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0, np.zeros(len(model.point), dtype=bool))
+    own, numbers, e, pulls = penalty.on(columns), np.empty(2), np.empty(n), np.empty(n)
+    at = model.point[columns], model.gradient[columns]
+    model_step(np.ascontiguousarray(bend), own.rows, own.order, at, enough, (e, pulls, numbers), ModelScratch.of(n))
     change = np.zeros_like(model.point)
     change[columns] = e
-    decrement = -float((slopes * e).sum() + (table.l1 * (np.abs(w + e) - np.abs(w))).sum())
-    pulls = gradient + (bend * e).sum(axis=1)
-    left = np.abs(pulls + table.l2 * (w + e) + table.linear)[smooth]
-    sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[smooth]
-    residual = float((left / np.where(sizes > 0, sizes, 1.0)).max(initial=0.0))
+    decrement, residual = numbers.tolist()
+    if penalty.everywhere:
+        return NewtonStep(change, decrement, 1.0, residual, np.zeros(len(change), dtype=bool))
     everywhere = np.zeros_like(model.point)
     everywhere[columns] = pulls
     rough = penalty.unsure(everywhere, noise)

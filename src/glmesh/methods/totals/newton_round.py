@@ -56,6 +56,7 @@ DUAL_FROM = 5e-3
 # [objective] decrement below which others ask for it where the loss has a curvature everywhere, likewise; source:
 # benchmarks/reports/sensitivity.md
 DUAL_FROM_NARROW = 0.1
+FULL = np.ones(1)  # length of a step that is not shortened
 SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
 IDLE = 3  # [rounds] without visible progress after which a run ends, because rounding keeps it from more
 
@@ -160,7 +161,7 @@ class NewtonRound:
 
     def _read(self, query: Query, sums: Sums) -> TrialValues:
         """Return the values of the objective at the trial point, from the sums over all nodes that answer the query."""
-        told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        told, penalty = bounds.SummedLoss.of(sums), float(self.penalty.along(query.point, query.step, FULL)[0])
         value = told.value + penalty
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
         rounding = told.rounding + bounds.ROUNDING * abs(penalty)
@@ -218,8 +219,7 @@ class NewtonRound:
         total asked for, had `trials`: losses after shorter steps.
         """
         if query.trials:
-            moved = self.penalty.moved(query.point, TRIALS[:, None] * query.step)
-            values = sums["trials"] + self.penalty.table.values(moved).sum(axis=1)
+            values = sums["trials"] + self.penalty.along(query.point, query.step, TRIALS)
             at = int(np.argmin(values))
             if value - values[at] > value - trial.judged:
                 return float(TRIALS[at]), float(values[at])

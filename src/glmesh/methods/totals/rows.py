@@ -44,6 +44,7 @@ class Rows:
     discretion: Discretion | None = None  # what a real site holds back from totals; None: nothing
     reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     scaled: tuple[Vector, Table, object] | None = None  # (scale, penalty, penalty in scaled units), kept by `scaled`
+    smoothed: tuple[object, Table, object] | None = None  # (scales, penalty, what all rows share), by `interior_steps`
     with_shape: tuple[float, Table, Rows] | None = None  # (shape, penalty, rows with it in the loss), kept by `shape`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 

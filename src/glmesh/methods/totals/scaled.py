@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 from glmesh.core.totals import NOTHING
 from glmesh.functions import Table
+from glmesh.kernels.model import penalties_along
 from glmesh.methods.totals.rows import Rows
-from glmesh.types import Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 # [end of a slope's domain] error that shrinking the dual point costs less than any tolerance, because a gap of 1e-10 of
 # the objective is hardly asked for
@@ -49,6 +50,21 @@ def scales(exponents: Indices) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
+class Coordinates:
+    """The penalty on n coordinates, in the form in which the kernel of a step reads it."""
+
+    rows: Matrix  # (n, 5) l1, l2, linear, lo and hi
+    order: tuple[Unsigned, np.uint64]  # (numbers 0..n - 1, those of smooth coordinates first (n,), how many these are)
+
+    @staticmethod
+    def of(penalty: ScaledPenalty, columns: Indices) -> Coordinates:
+        """Return the penalty on the coordinates `columns`, ascending."""
+        smooth = penalty.smooth[columns]
+        order = np.argsort(~smooth, kind="stable").astype(np.uint64)
+        return Coordinates(penalty.rows[columns], (order, np.uint64(smooth.sum())))
+
+
+@dataclass(frozen=True, eq=False)
 class ScaledPenalty:
     """The penalty as a function of d = p + 1 scaled coefficients, the intercept last.
 
@@ -74,6 +90,32 @@ class ScaledPenalty:
         return made
 
     @cached_property
+    def rows(self) -> Matrix:
+        """Return (l1, l2, linear, lo, hi) of each coordinate as kernels read them, shape (d, 5)."""
+        return self.table.kernel_rows(len(self.scale))
+
+    @cached_property
+    def _whole(self) -> Coordinates:
+        """Return the coordinates that are not fixed, as `on` does."""
+        return Coordinates.of(self, self.movable)
+
+    def on(self, columns: Indices) -> Coordinates:
+        """Return the penalty on n coordinates, ascending, as a step's kernel reads it; that of all is kept."""
+        whole = len(columns) == len(self.movable) and bool((columns == self.movable).all())
+        return self._whole if whole else Coordinates.of(self, columns)
+
+    @cached_property
+    def everywhere(self) -> bool:
+        """Whether the conjugate of the penalty of the coordinates that are not `free` is finite everywhere."""
+        low, high = self._sides
+        return bool(np.isneginf(low).all() and np.isposinf(high).all())
+
+    @cached_property
+    def all_held(self) -> bool:
+        """Whether no coordinate is `free`, so that the conjugate of the penalty asks for no equations."""
+        return not self.free.any()
+
+    @cached_property
     def free(self) -> Flags:
         """Return a mask of shape (d,), true where a coordinate has no penalty and no bound at all."""
         t = self.table
@@ -97,6 +139,11 @@ class ScaledPenalty:
     def bound(self) -> Table:
         """Return the penalty of the coordinates that are not `free`, in their order: with a penalty or a bound."""
         return self.table.take(np.flatnonzero(~self.free))
+
+    @cached_property
+    def bound_rows(self) -> Matrix:
+        """Return the rows of `rows` of the coordinates of `bound`."""
+        return np.ascontiguousarray(self.rows[~self.free])
 
     @cached_property
     def _sides(self) -> tuple[Vector, Vector]:
@@ -181,7 +228,13 @@ class ScaledPenalty:
 
     def moved(self, u: Vector, step: Vector) -> Vector:
         """Return u + step, shape (d,), clipped to the bounds, which rounding may have left."""
-        return np.asarray(np.clip(u + step, self.table.lo, self.table.hi))
+        return np.asarray(np.minimum(np.maximum(u + step, self.table.lo), self.table.hi))
+
+    def along(self, u: Vector, step: Vector, lengths: Vector) -> Vector:
+        """Return the penalty at `moved(u, t step)` for each of n lengths t, shape (n,)."""
+        out = np.empty(len(lengths))
+        penalties_along(self.rows, u, step, lengths, out)
+        return out
 
     def to_user(self, u: Vector) -> tuple[Vector, float]:
         """Return (coefficients of shape (p,), intercept) of scaled coefficients u, shape (d,), in the user's units."""

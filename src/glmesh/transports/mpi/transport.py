@@ -209,7 +209,7 @@ class MpiTransport:
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums over all nodes modulo 2^64, uint64 of shape (N,), by an all-reduce over ranks.
 
-        `contributions` has one array, the (n_hosted, N) integers of this rank's nodes.
+        `contributions` has one array, the (n_hosted, N) integers of this rank's nodes, or their sum, (1, N).
         """
         (rows,) = contributions
         self._count_total(NUMBER * rows.shape[1])
