@@ -72,7 +72,10 @@ class Panel:
             save(figure, folder / f"{self.name}{ending}", dpi=100, metadata=metadata)
 
     def _errors(self, trace: Trace) -> Vector:
-        """Return the error at each measurement of a trace until it reaches the floor, shape (n,), none below it."""
+        """Return the errors of a trace that are drawn, shape (n,): up to the first that is at the panel's floor or below.
+
+        That one is drawn at the floor, the smallest error that the panel shows.
+        """
         up = np.asarray(trace.history[self.y], dtype=np.float64)
         if self.floor > 0 and (reached := up <= self.floor).any():
             up = np.maximum(up[: int(np.argmax(reached)) + 1], self.floor)

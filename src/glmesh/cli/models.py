@@ -91,7 +91,7 @@ def choose(options: Namespace) -> ModelChoice:
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
-    needs, totals = _needs_features(options), _leaves_totals(options, loss, penalty)
+    needs, totals = _needs_features(options), _allows_totals(options, loss, penalty)
     if totals and not needs:
         refused |= {"samples": None}
     splits = tuple(split for split, reason in refused.items() if reason is None)
@@ -191,8 +191,12 @@ def _wanted_splits(choice: str, loss: Loss, refused: Mapping[Split, UnsuitablePa
     return (named,)
 
 
-def _leaves_totals(options: Namespace, loss: Loss, penalty: str) -> bool:
-    """Return whether nodes that hold samples may take a method on totals: options and loss allow it."""
+def _allows_totals(options: Namespace, loss: Loss, penalty: str) -> bool:
+    """Return whether nodes that hold samples may take a method on totals.
+
+    There must be one for the loss and the penalty, called `penalty`, and the options must not ask for anything that
+    only other methods have: passes of a local solver, several gossip steps, or another acceleration.
+    """
     free = options.local_passes is None and options.gossip_steps == 1
     spec = ProblemSpec.of(loss, penalty, options.alpha, options.l1_ratio, "samples", options.intercept)
     suits = method_on_totals(spec.loss, spec.penalty_of(None), 1, 1) is not None

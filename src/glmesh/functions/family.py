@@ -96,9 +96,9 @@ class Family(Loss):
 
     @abstractmethod
     def log_likelihoods(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
-        """Return the log-likelihood of each row, constants included, with its prior `weight` and the dispersion phi.
+        """Return the log-likelihood of each row, constants included, shape (m,), at linear predictors z, shape (m,).
 
-        A row of weight 0 has 0. The binomial family takes the weight as the number of trials, of which y is the share
+        y are the targets, `weight` the prior weights, and `dispersion` is phi. A row of weight 0 has 0. The binomial family takes the weight as the number of trials, of which y is the share
         of successes.
         """
 

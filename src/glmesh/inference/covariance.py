@@ -84,7 +84,10 @@ def _ratio(above: float, below: float) -> float:
 
 
 def _lacking(statistics: FitStatistics, kind: str) -> str:
-    """Return the sentence that says why a fit has not what a kind of covariance needs, and what would do."""
+    """Return a sentence for an error message: what a fit lacks for the covariance `kind`, and which kind it has.
+
+    `kind` is one of "HC0" to "HC3" and "cluster", and the fit cannot give it.
+    """
     if kind == "cluster" and statistics.clusters == HELD_BACK:
         return (
             "the sums for kind='cluster' were not made, because few clusters of some site would have shown; take "

@@ -97,11 +97,13 @@ def dual_slack(row, x, u, z):
 
 @kernel
 def smooth_rows(query, losses, at, spans, out):
-    """Write slopes, curvatures and sums of m rows at a trial point to `out` (a RowSums); `query` is a Wanted.
+    """Write slopes and curvatures of the losses of m rows, and sums for each node, to `out`, a RowSums.
 
-    `losses` is (table (m, 5), largest curvatures (m,)), `at` is (predictions z, their change q, by how much they may be
-    wrong), each of shape (m,); `spans` is (first row of each node and m, (n_hosted + 1,); lengths of shorter steps,
-    (n,); scratch, (N_SUMS + n,)).
+    `query`, a Wanted, says which are asked for, and at z or at z + q. `losses` is a pair: the conjugates of the losses
+    as rows (l1, l2, linear, lo, hi) of a table, shape (m, 5), and their largest curvatures, (m,). `at` are three arrays
+    of shape (m,): predictions z, their change q, and by how much z may be wrong. `spans` are three arrays: the first
+    row of each node and then m, shape (n_hosted + 1,); the n shorter steps, as parts of q, of which losses are summed,
+    too, (n,); and scratch, (N_SUMS + n,).
     """
     table, curvatures = losses
     z, q, errors = at

@@ -224,10 +224,11 @@ def held_columns(block: Rows) -> Flags:
 
 
 def class_counts(block: Rows) -> tuple[str, list[int]]:
-    """Return (what they are, for messages; numbers of rows of each class at the site, each of which few may not be).
+    """Return (what is counted, for messages; how many rows of the site there are of each class).
 
-    Of shares these are the rows with a success, and with a failure; of counts the rows above 0, of which alone sums of
-    targets are made; of times the events.
+    A site refuses to take part if one of the numbers is above 0 and small, because a sum over few rows shows them. Of
+    shares they are the rows with a success, and those with a failure; of counts the rows above 0, as the others add
+    nothing to a sum of targets; of times the events. Other targets have none.
     """
     y, loss = block.y[0], block.loss
     y = y[block.weight[0] > 0]

@@ -35,9 +35,9 @@ def _descend(row: Sequence[C], trial: Callable[[C], float]) -> list[tuple[float,
     reached: dict[int, float] = {}
 
     def at(i: int) -> float:
-        """Return the objective that a trial of candidate row[i] reached, a float; infinity for an i outside of the row.
+        """Return the objective that a trial of row[i] reached, a float; infinity for an i outside of the row.
 
-        Each trial is made once.
+        `row` has the candidates, in ascending order of their step sizes. Each trial is made once.
         """
         if i not in reached:
             reached[i] = trial(row[i]) if 0 <= i < len(row) else np.inf

@@ -48,7 +48,7 @@ class TotalMethod(ABC, Generic[StateT]):
 
     @property
     def averages_exactly(self) -> bool:
-        """Return False: messages take the links of the network, not all pairs of nodes as with CoCoA's server."""
+        """Return False: no method on totals needs the links of CoCoA's server, which joins all pairs of nodes."""
         return False
 
     def prepare(self, setup: Setup) -> TotalNodes[StateT]:

@@ -68,7 +68,7 @@ def state(site: SiteRecord) -> str:
 
 
 def is_done(site: SiteRecord) -> bool:
-    """Return whether a site's last run ended with a proven model."""
+    """Return whether a site's last run ended with a model whose proof is as good as was asked for."""
     return site.end is not None and site.end.get("outcome") in PROVEN
 
 
