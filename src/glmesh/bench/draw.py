@@ -72,7 +72,7 @@ class Panel:
             save(figure, folder / f"{self.name}{ending}", dpi=100, metadata=metadata)
 
     def _errors(self, trace: Trace) -> Vector:
-        """Return the errors of a trace that are drawn, shape (n,): up to the first that is at the panel's floor or below.
+        """Return the errors of a trace that are drawn, shape (n,): up to the first at the panel's floor or below.
 
         That one is drawn at the floor, the smallest error that the panel shows.
         """

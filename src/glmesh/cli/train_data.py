@@ -261,8 +261,8 @@ def _nameless(index_base: int | None) -> Contract | None:
 def _agreed_contract(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
     """Return the contract (names, target and labels) of the tables of all ranks; `offer` is that of this rank's own.
 
-    If the loss `classifies`, it has the labels of all ranks. Mismatch, which names a rank whose table differs, is raised
-    at all ranks.
+    If the loss `classifies`, it has the labels of all ranks. Mismatch, which names a rank whose table differs, is
+    raised at all ranks.
     """
     if processes.size == 1:
         return offer

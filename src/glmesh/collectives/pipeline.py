@@ -97,7 +97,8 @@ class ObjectiveDigest:
     def pack(self, layout: Layout) -> Packed:
         """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and one more round, 8 bytes each.
 
-        K is the number of nodes. The rounds say of when each number is, and the last one when momentum began anew. `layout` has the lengths of the message's arrays.
+        K is the number of nodes. The rounds say of when each number is, and the last one when momentum began anew.
+        `layout` has the lengths of the message's arrays.
         """
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))

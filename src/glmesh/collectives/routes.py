@@ -33,7 +33,7 @@ class Leg:
     rows: Indices  # (messages,) contributions, or sums of several, in each message
 
     def sizes(self, length: int) -> Vector:
-        """Return the bytes of each message of this exchange, shape (messages,), where a contribution has `length` bytes.
+        """Return the bytes of each message of this exchange, shape (messages,), if a contribution has `length` bytes.
 
         A message that carries several contributions is longer by that many.
         """

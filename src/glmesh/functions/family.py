@@ -98,8 +98,8 @@ class Family(Loss):
     def log_likelihoods(self, y: Vector, z: Vector, weight: Vector, dispersion: float) -> Vector:
         """Return the log-likelihood of each row, constants included, shape (m,), at linear predictors z, shape (m,).
 
-        y are the targets, `weight` the prior weights, and `dispersion` is phi. A row of weight 0 has 0. The binomial family takes the weight as the number of trials, of which y is the share
-        of successes.
+        y are the targets, `weight` the prior weights, and `dispersion` is phi. A row of weight 0 has 0. The binomial
+        family takes the weight as the number of trials, of which y is the share of successes.
         """
 
     @abstractmethod
