@@ -175,7 +175,7 @@ class ScaledPenalty:
         return out
 
     def inside(self, u: Vector) -> Flags:
-        """Return a mask, shape (d,), true where scaled coefficients u, shape (d,), are strictly between their bounds."""
+        """Return a mask, shape (d,), true where scaled coefficients u, shape (d,), are strictly inside their bounds."""
         return np.asarray((u > self.table.lo) & (u < self.table.hi))
 
     def broken(self, pulls: Vector) -> Flags:
