@@ -22,7 +22,7 @@ from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_met
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import Kept, TotalsStore, federation_info
 from glmesh.federation.node.training import Ending, TrainingOutcome, look_again
-from glmesh.federation.totals import FederationInfo, Machine, Program, Runner
+from glmesh.federation.totals import Machine, Program, Runner
 from glmesh.federation.totals.flood import Contribution
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
