@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ class Loopback:
         federation = Federation(
             "clinics",
             ProblemPart(**{"tol": 1e-7, "method": "gossip"} | dict(problem or {})),
-            NetworkPart(**{"salt": "s", "topology": "complete", "meet_within": 30.0} | dict(network or {})),
+            NetworkPart(**{"salt": "s", "topology": "complete", "meet_within": 200.0} | dict(network or {})),
             tuple(members),
             data,
         )
@@ -111,3 +113,26 @@ class Loopback:
 
     def model(self, name: str) -> model_files.Model:
         return model_files.load(self.folder / f"{name}.state" / "model.npz")
+
+
+@contextmanager
+def running(made: Loopback, *names: str) -> Iterator[threading.Thread]:
+    """A thread in which these nodes, or all, run; it has ended when the context does."""
+    thread = threading.Thread(target=made.run, args=names, daemon=True)
+    thread.start()
+    yield thread
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+
+
+@dataclass
+class MeetingClock:
+    """Takes the place of `time` in `glmesh.federation.node.meeting`, so that a test decides when time is up."""
+
+    forward: float = 0.0  # [s]
+
+    def time(self) -> float:
+        return time.time() + self.forward
+
+    def monotonic(self) -> float:
+        return time.monotonic()

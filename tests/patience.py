@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 COUNT = [sys.executable, "-c", "while True: pass"]
-# Four processes, since most of what these tests do is to wait. Modules are compiled once, not in each process.
-PYTEST = [sys.executable, "-m", "pytest", "-m", "waits", "-n", "4", "--dist", "worksteal", "-q"]
+# Six processes, since most of what these tests do is to wait. Modules are compiled once, not in each process.
+PYTEST = [sys.executable, "-m", "pytest", "-m", "waits", "-n", "6", "--dist", "worksteal", "-q"]
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 REPORT = Path(__file__).parent.parent / "benchmarks" / "reports" / "patience.md"
 

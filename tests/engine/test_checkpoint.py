@@ -390,12 +390,13 @@ def uninterrupted():
     return outcome(long_solve(None))
 
 
-def start_child(path):
+def start_child(path, begun):
+    """A solve that goes on from round `begun`, and stands still 30 rounds later if nobody has killed it by then."""
     code = (
         "import sys, time; from tests.engine.test_checkpoint import long_solve; "
-        "long_solve(sys.argv[1], callback=lambda run: time.sleep(0.015))"
+        "long_solve(sys.argv[1], callback=lambda run: time.sleep(0.015 if run.rounds < int(sys.argv[2]) else 3600))"
     )
-    command = [sys.executable, "-c", code, str(path)]
+    command = [sys.executable, "-c", code, str(path), str(begun + 30)]
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
 
 
@@ -409,7 +410,7 @@ def test_a_killed_solve_goes_on_to_the_last_bit(seed, tmp_path, uninterrupted):
     rng, path = np.random.default_rng(seed), tmp_path / "run"
     reached = [0]
     for _ in range(int(rng.integers(1, 4)) if SOAK else 1):
-        with start_child(path) as child:
+        with start_child(path, reached[-1]) as child:
             while child.poll() is None and not (path.exists() and rounds_in(path) > reached[-1]):
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.3))

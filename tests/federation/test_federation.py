@@ -209,7 +209,7 @@ def test_a_site_that_never_returns_is_given_up(tmp_path: Path) -> None:
     for gone in ("reset", "freeze") if SOAK else ("freeze",):
         (tmp_path / gone).mkdir()
         problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-8}
-        network = {"gone_after": 2.5, "gone": gone}
+        network = {"gone_after": 5.0, "gone": gone}
         with sites(tmp_path / gone, parts, problem=problem, network=network, every=5) as peers:
             peers.start()
             peers.until(lambda p=peers: p.round(1) >= 5)
@@ -233,7 +233,7 @@ def test_the_share_of_a_site_that_never_returns_stays_counted_by_features(tmp_pa
     y = X @ rng.normal(size=40)
     columns = np.array_split(np.arange(40), K)
     problem = {"loss": "squared", "split": "features", "aligned": True, "alpha": alpha, "tol": 1e-7}
-    network = {"gone_after": 2.5, "gone": "freeze"}
+    network = {"gone_after": 5.0, "gone": "freeze"}
     with sites(tmp_path, [(X[:, own], y) for own in columns], problem=problem, network=network, every=5) as peers:
         peers.start()
         peers.until(lambda: peers.round(1) >= 5)
@@ -288,7 +288,7 @@ def test_a_site_that_was_given_up_takes_part_again(tmp_path: Path) -> None:
     parts = [(X[:, own], y) for own in np.array_split(np.arange(12), K)]
     problem = {"loss": "logistic", "split": "features", "alpha": alpha, "tol": 1e-14, "max_rounds": 10**9}
     problem["aligned"] = True
-    with sites(tmp_path, parts, problem=problem, network={"gone_after": 2.5}, every=5) as peers:
+    with sites(tmp_path, parts, problem=problem, network={"gone_after": 5.0}, every=5) as peers:
         peers.start()
         peers.until(lambda: peers.round(1) >= 20)
         peers.kill(1)
@@ -313,7 +313,7 @@ def test_the_ring_falls_apart_and_heals(given_up: bool, tmp_path: Path) -> None:
     X, y = _classification(240, 12)
     parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(240), K)]
     problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-15 if given_up else 1e-7}
-    network = {"gone_after": 1.5 if given_up else 600.0}
+    network = {"gone_after": 5.0 if given_up else 600.0}
     with (
         sites(tmp_path, parts, problem=problem, network=network) as peers,
         Proxies([peers.ports[1], peers.ports[0]]) as proxies,

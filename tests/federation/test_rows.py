@@ -187,7 +187,7 @@ def test_nothing_is_told_to_a_site_that_asks_alone_or_for_something_else(tmp_pat
 
 @pytest.mark.waits
 def test_a_node_that_trains_tells_nothing(tmp_path: Path) -> None:
-    made = _sites(tmp_path, {"alice": PEOPLE, "bob": SWAPPED}, network={"meet_within": 20.0})
+    made = _sites(tmp_path, {"alice": PEOPLE, "bob": SWAPPED}, network={"meet_within": 200.0})
     thread = threading.Thread(target=made.run, args=("alice",))
     thread.start()
     *_, last = compare(tmp_path / "bob.toml", "rows", "alice")

@@ -205,7 +205,7 @@ def test_sites_that_have_the_model_stay_for_one_that_is_linked_and_does_not_know
 def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) -> None:
     parts = rows(5)
     answer = expected(parts)
-    network = {"topology": "complete", "gone": gone, "gone_after": 3.0}
+    network = {"topology": "complete", "gone": gone, "gone_after": 6.0}
     with (
         sites(tmp_path, parts, problem=PROBLEM, network=network) as made,
         Proxies(made.ports[:3]) as proxies,
@@ -239,14 +239,14 @@ def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) 
 @pytest.mark.parametrize("gone", ["wait", "without"])
 def test_one_of_four_that_never_returns_is_waited_for_or_left_out(gone: str, tmp_path: Path) -> None:
     parts = rows(4)
-    limits = {"wait_at_most": 6.0} if gone == "wait" else {"gone_after": 3.0}
+    limits = {"wait_at_most": 8.0} if gone == "wait" else {"gone_after": 6.0}
     with sites(tmp_path, parts, problem=PROBLEM, network={"topology": "complete", "gone": gone, **limits}) as made:
         made.start()
         kill_when(made, 3, lambda: totals(made, 3) >= 1)
         assert made.wait([0, 1, 2]) == [4, 4, 4], made.output()
         for k in range(3):
             if gone == "wait":
-                assert "n3 did not come within wait_at_most = 6 s" in made.output()
+                assert "n3 did not come within wait_at_most = 8 s" in made.output()
                 assert not (made.folder / f"n{k}.state" / "model.npz").exists()
             else:
                 model = made.model(k)

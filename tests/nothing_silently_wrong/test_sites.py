@@ -12,7 +12,7 @@ import pytest
 
 from glmesh.contract import Column, Contract
 from glmesh.federation.monitor.history import read_lines
-from tests.loopback import Loopback
+from tests.loopback import Loopback, MeetingClock, running
 
 pytestmark = pytest.mark.waits
 
@@ -271,21 +271,33 @@ def test_others_go_on_without_a_refused_site_if_the_federation_says_so(tmp_path:
         np.testing.assert_allclose(model.coef, _best((0, 2)), atol=2e-3)
 
 
+def _waits_for_bob_alone(log: Path) -> bool:
+    said = [entry["for"] for entry in read_lines(log) if entry["event"] == "waiting"] if log.exists() else []
+    return bool(said) and said[-1].startswith("bob")
+
+
 @pytest.mark.parametrize("refused", ["end", "without"])
 def test_a_site_that_never_comes_is_waited_for_no_longer_than_said(
     refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The clock is put forward once the other two have met, however long that takes."""
+    clock = MeetingClock()
+    monkeypatch.setattr("glmesh.federation.node.meeting.time", clock)
     monkeypatch.setattr("glmesh.federation.node.neighbourhood.SAY_EVERY", 0.3)
     files = {name: table.text() for name, table in _tables().items()}
-    network = {"meet_within": 1.5, "refused": refused}
+    network = {"meet_within": 1000.0, "refused": refused}
     made = Loopback.make(tmp_path, files, problem={"loss": "logistic"}, network=network)
-    made.run("alice", "carol")
-    waits = [e for e in read_lines(tmp_path / "alice.state" / "log.jsonl") if e["event"] == "waiting"]
-    assert waits
-    assert all(entry["for"].startswith("bob") and entry["since"] and entry["until"] for entry in waits[-1:])
+    with running(made, "alice", "carol") as thread:
+        while not all(_waits_for_bob_alone(tmp_path / f"{name}.state" / "log.jsonl") for name in ("alice", "carol")):
+            thread.join(0.05)
+            assert thread.is_alive()
+        clock.forward = 1000.0
+    last = [e for e in read_lines(tmp_path / "alice.state" / "log.jsonl") if e["event"] == "waiting"][-1]
+    assert last["since"]
+    assert last["until"]
     if refused == "end":
         for line in made.errors.values():
-            assert "bob cannot take part: it did not come within 1.5 s" in line
+            assert "bob cannot take part: it did not come within 1000 s" in line
         assert set(made.errors) == {"alice", "carol"}
     else:
         assert {ending.without for ending in made.endings.values()} == {("bob",)}

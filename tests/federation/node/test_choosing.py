@@ -19,7 +19,7 @@ from glmesh.federation.node.totalling import site_method
 from glmesh.federation.node.training import TrainingOutcome
 from glmesh.methods import CrossValidation, LimitedMemory, ProximalNewton
 from tests.federation.node.test_totalling import cancer, cut, federate, simulated
-from tests.loopback import Loopback
+from tests.loopback import Loopback, MeetingClock, running
 
 CHOICES = {
     "lasso": ({"loss": "squared", "penalty": "l1"}, {"cv": 5, "choose": "one_standard_error"}),
@@ -199,7 +199,7 @@ def test_a_file_whose_folds_are_odd_is_refused(entries: dict[str, object], why: 
 @pytest.mark.waits
 def test_a_site_of_another_version_is_told_which_must_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = cut(*cancer(), (130, 190, 249))
-    made = federate(tmp_path, parts, network={"meet_within": 4.0})
+    made = federate(tmp_path, parts, network={"meet_within": 1000.0})
     from glmesh.federation.node import meeting
 
     hello = meeting.Hello
@@ -208,6 +208,12 @@ def test_a_site_of_another_version_is_told_which_must_upgrade(tmp_path: Path, mo
         return hello(name, *args, **(options | ({"version": "0.0.9"} if name == "bob" else {})))  # type: ignore[arg-type]
 
     monkeypatch.setattr(meeting, "Hello", older)
-    made.run()
+    clock = MeetingClock()
+    monkeypatch.setattr(meeting, "time", clock)
+    with running(made) as thread:
+        while not {"alice", "carol"} <= made.errors.keys():
+            thread.join(0.05)
+            assert thread.is_alive()
+        clock.forward = 1000.0  # bob, whose own check finds nothing, waits for them until then
     assert set(made.errors) == set(parts)
     assert any("bob" in why and "upgrade glmesh at bob" in why for name, why in made.errors.items() if name != "bob")

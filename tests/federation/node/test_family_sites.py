@@ -148,7 +148,7 @@ def test_sites_that_go_on_without_one_begin_at_a_drawn_start_and_come_to_the_max
     parts = tables(*draw(family, link), (80, 160, 230), COLUMNS)
     keys = {key: value for key, value in vars(part).items() if key != "loss"} | {"tol": 1e-6}
     files = {name: file_of(table) for name, table in zip(("alice", "bob", "carol", "dora"), parts, strict=True)}
-    network = {"topology": "ring", "gone": "without", "gone_after": 2.0}
+    network = {"topology": "ring", "gone": "without", "gone_after": 5.0}
     made = Loopback.make(tmp_path, files, problem=keys, network=network)
     endings = run_and_stop(made, {"dora": 2}, lambda nodes: None)
     expected = simulated(parts[:3], part)

@@ -109,7 +109,7 @@ def test_two_refusals_that_are_heard_of_at_once_end_the_run_as_one_does(
         return ends_early(node, now)
 
     monkeypatch.setattr(Totalling, "ends_early", looks_late)
-    made = federate(tmp_path, cut(*cancer(), sizes), problem=problem, network=network | {"wait_at_most": 15.0})
+    made = federate(tmp_path, cut(*cancer(), sizes), problem=problem, network=network | {"wait_at_most": 200.0})
     made.run()
     assert made.endings == {}
     assert "alice cannot go on: refused by alice" in made.errors["bob"]
@@ -138,7 +138,7 @@ def test_a_site_that_refuses_stays_until_a_neighbour_has_heard_of_it_whose_links
 
     monkeypatch.setattr(PeerLinks, "message", cut_off)
     monkeypatch.setattr(Machine, "refuse", refuses)
-    made = federate(tmp_path, cut(*cancer(), (130, 190, 249)), network={"wait_at_most": 15.0})
+    made = federate(tmp_path, cut(*cancer(), (130, 190, 249)), network={"wait_at_most": 200.0})
     with (tmp_path / "alice.toml").open("a") as stream:
         stream.write("[rules]\nleast_rows = 131\n")
     made.run()

@@ -244,7 +244,7 @@ def parts_of(n: int) -> dict[str, tuple[Matrix, Vector]]:
 
 def test_four_sites_go_on_without_one_that_is_gone_and_begin_anew(tmp_path: Path) -> None:
     parts = parts_of(4)
-    made = federate(tmp_path, parts, network={"gone": "without", "gone_after": 2.0})
+    made = federate(tmp_path, parts, network={"gone": "without", "gone_after": 5.0})
     endings = run_and_stop(made, {"dora": 2}, lambda nodes: None)
     expected = simulated({name: parts[name] for name in NAMES[:3]}, ProximalNewton(), 1e-10, loss="logistic", alpha=1.0)
     for name in NAMES[:3]:
@@ -255,7 +255,7 @@ def test_four_sites_go_on_without_one_that_is_gone_and_begin_anew(tmp_path: Path
 
 
 def test_three_sites_of_which_one_is_gone_are_too_few(tmp_path: Path) -> None:
-    made = federate(tmp_path, parts_of(3), network={"gone": "without", "gone_after": 2.0})
+    made = federate(tmp_path, parts_of(3), network={"gone": "without", "gone_after": 5.0})
     endings = run_and_stop(made, {"bob": 2}, lambda nodes: None)
     for name in ("alice", "carol"):
         assert endings[name].outcome is TrainingOutcome.TOO_FEW
@@ -288,10 +288,10 @@ def test_sites_that_wait_say_for_whom_and_go_on_with_the_same_bits_when_it_retur
 
 
 def test_a_wait_ends_after_wait_at_most(tmp_path: Path) -> None:
-    made = federate(tmp_path, parts_of(3), network={"wait_at_most": 5.0})
+    made = federate(tmp_path, parts_of(3), network={"wait_at_most": 8.0})
     endings = run_and_stop(made, {"bob": 2}, lambda nodes: None)
     assert endings["alice"].outcome is TrainingOutcome.WAITED
-    assert "bob did not come within wait_at_most = 5 s" in endings["alice"].sentence()
+    assert "bob did not come within wait_at_most = 8 s" in endings["alice"].sentence()
 
 
 def test_two_sites_are_refused_unless_the_file_reveals(tmp_path: Path) -> None:
