@@ -15,7 +15,7 @@ import pytest
 from glmesh.errors import UnreadableFile
 from glmesh.federation.monitor.page import presence
 from glmesh.federation.monitor.page.record import MOST, Folder, SiteRecord
-from glmesh.federation.monitor.page.sections import lanes, traffic
+from glmesh.federation.monitor.page.sections import lanes, proof, table, traffic
 from glmesh.federation.monitor.page.words import event_text, state, verdict
 from glmesh.federation.monitor.report import page
 from glmesh.files.model_files import Model
@@ -347,3 +347,21 @@ def test_the_model_of_an_earlier_run_is_not_shown_while_another_one_is_computed(
     assert Folder(folder).look().model is not None
     later = entry("alice", 2, 1.0) | {"time": time.time() + 3600, "seconds": 1.0}
     assert Folder(folder, lambda: later).look().model is None
+
+
+def _polylines(html: str) -> int:
+    return html.count("<polyline")
+
+
+def test_the_line_of_proofs_is_broken_where_none_came_for_long_and_does_not_begin_anew_after_the_end(
+    tmp_path: Path,
+) -> None:
+    proofs = [entry("alice", at, 0.0) for at in range(1, 11)] + [entry("alice", at, 0.0) for at in range(100, 111)]
+    once = Folder(Path(write(tmp_path, proofs, []))).look()
+    assert _polylines(proof([once])) == 2  # no proof from round 100 to round 1,000
+    assert "<td data-head='rounds'>1,100</td>" in table([once])
+    again = entry("alice", 130, 129.5, round=0, certificate_round=0, certificate=1e-9)
+    end = event("alice", 110.2, "end", outcome="certified", why="Proven.", sites=[], without=[])
+    twice = Folder(Path(write(tmp_path, [*proofs, again], [end]))).look()
+    assert proof([twice]) == proof([once])
+    assert "<td data-head='rounds'>1,100</td>" in table([twice])

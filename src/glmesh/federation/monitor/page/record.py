@@ -76,6 +76,14 @@ class SiteRecord:
         return Session(began, ends[-1]["time"] if ends else latest, tuple(entries), ends[-1] if ends else None)
 
     @property
+    def at_work(self) -> list[Session]:
+        """Return the first process and all later ones that made rounds.
+
+        A process that was started when the run had ended made none: it told the model to others, or again.
+        """
+        return [one for k, one in enumerate(self.sessions) if not k or any(each.get("round") for each in one.entries)]
+
+    @property
     def end(self) -> Event | None:
         """Return the event with which the last process ended; None: it runs, was killed, or there was none."""
         ends = [event for event in self.events if event["event"] in ("end", "error")]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
 from glmesh.federation.monitor.page.record import SiteRecord
-from glmesh.federation.monitor.page.words import awaited, event_text, named, proof_of, verdict, waited_for
+from glmesh.federation.monitor.page.words import STALE, awaited, event_text, named, proof_of, verdict, waited_for
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.formatting import size
 from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
@@ -16,6 +19,7 @@ from glmesh.page.document import ABOUT, section
 from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN, duration, number
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
+LONG = 10.0  # [median number of rounds between two proofs] without one after which the line of proofs is broken
 OLDEST = 300  # [lines] of events on the page at most
 HEADS = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")  # of the table of sites
 SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
@@ -43,12 +47,12 @@ def proof(sites: Sequence[SiteRecord]) -> str:
     lines = []
     for k, site in enumerate(sites):
         found: dict[float, float] = {}
-        for entry in site.entries:
+        for entry in (entry for session in site.at_work for entry in session.entries):
             value = entry.get("standard_errors") if counted else entry.get("certificate")
             at = entry.get("certificate_round")
             if isinstance(value, float) and at is not None:
                 found[float(at)] = value
-        lines.append(Line(site.name, (tuple(sorted(found.items())),) if found else (), k))
+        lines.append(Line(site.name, _pieces(sorted(found.items())), k))
     goal = max((site.last.get("tol_se", 0.0) if counted else site.last.get("tol", 0.0) for site in sites), default=0.0)
     drawn = chart(lines, "rounds", "what is proven, by round", Upright(logarithmic=True, goal=goal), start=0.0)
     what = "standard errors that a coefficient may be off" if counted else "relative duality gap"
@@ -56,6 +60,15 @@ def proof(sites: Sequence[SiteRecord]) -> str:
         asked = next((f"; asked for: {proof_of(site.last)[1]}" for site in sites if site.last), "")
         return section("Proof", f"<p>Nothing is proven yet{text(asked)}.</p>")
     return section("Proof", f"<p class='quiet'>{what}, proven by round</p>{drawn}")
+
+
+def _pieces(points: Sequence[Point]) -> tuple[tuple[Point, ...], ...]:
+    """Return the points of a line in pieces: between two of them no proof came for long, as while a site is away."""
+    if len(points) < 2:
+        return (tuple(points),) if points else ()
+    steps = np.diff([at for at, _ in points])
+    cuts = (np.flatnonzero(steps > max(STALE, LONG * float(np.median(steps)))) + 1).tolist()
+    return tuple(tuple(points[begin:end]) for begin, end in pairwise([0, *cuts, len(points)]))
 
 
 def who(sites: Sequence[SiteRecord]) -> str:
@@ -125,7 +138,8 @@ def _cells(site: SiteRecord) -> tuple[str, str, str, str, str]:
     """Return what a site's own folder tells, as text: (rows, rounds, what is proven, bytes sent, bytes received)."""
     n = site.about["rows"] if site.about is not None else None
     missed = sum(max((one.get("missed", 0) for one in session.entries), default=0) for session in site.sessions)
-    rounds = f"{site.last.get('round', 0):,}" + (f" ({missed:,} missed)" if missed else "")
+    made = max((one.get("round", 0) for session in site.at_work for one in session.entries[-1:]), default=0)
+    rounds = f"{made:,}" + (f" ({missed:,} missed)" if missed else "")
     told = proof_of(site.last)[0].removesuffix(" of the exact estimate") or "nothing"
     ends = [session.entries[-1] for session in site.sessions]  # of processes, which all count from 0
     sent = size(sum(one.get("bytes_sent", 0) for one in ends))
