@@ -80,3 +80,19 @@ def test_labels_that_do_not_fit_are_refused_with_what_would_do():
         model.fit(X, Y).vcov("cluster")
     with pytest.raises(UnsuitablePair, match="at least 2 clusters"):
         model.fit(X, Y, clusters=np.zeros(240)).vcov("cluster")
+
+
+def test_a_problem_takes_clusters_inside_of_the_data_of_nodes_only():
+    parts = [(X[own], Y[own]) for own in SITES]
+    apart = glmesh.Problem.from_nodes(parts, family="poisson", alpha=0.0, fit_intercept=True)
+    found = glmesh.solve(apart.with_clusters([LABELS[own] for own in SITES])).statistics
+    assert found.clusters == sum(len(np.unique(LABELS[own])) for own in SITES)
+    pooled = glmesh.Problem.glm(X, Y, family="poisson", alpha=0.0)
+    with pytest.raises(InvalidInput, match="take Problem.from_nodes"):
+        pooled.with_clusters([LABELS])
+    with pytest.raises(InvalidData, match="clusters of node 0 have shape"):
+        apart.with_clusters([LABELS[own][:-1] for own in SITES])
+    with pytest.raises(InvalidInput, match="new samples would have none"):
+        apart.with_clusters([LABELS[own] for own in SITES]).grown(0, X[:2], Y[:2])
+    kept = apart.with_clusters([LABELS[own] for own in SITES]).shrunk(0, np.array([3, 1]))
+    np.testing.assert_array_equal(kept.parts[0].clusters, LABELS[SITES[0]][[3, 1]])

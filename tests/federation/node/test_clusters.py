@@ -20,8 +20,9 @@ from glmesh.federation.monitor.doctor import examine
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion, pairs
 from glmesh.federation.node.rules import RuleBook
-from glmesh.federation.node.totals_store import cluster_digests, rows_changed
+from glmesh.federation.node.totals_store import Kept, cluster_digests, rows_changed
 from glmesh.federation.node.training import TrainingOutcome
+from glmesh.federation.totals.memory import MemberMemory
 from glmesh.inference import Inference
 from glmesh.methods.totals.likelihood.statistics import HELD_BACK
 from glmesh.types import Array, Matrix
@@ -149,6 +150,19 @@ def test_the_naive_twin_of_pairs() -> None:
     assert pairs(np.zeros((0, 3)), np.zeros(0)).shape == (0,)
 
 
+def test_what_was_contributed_once_counts_for_ever() -> None:
+    first, few, many = (np.arange(n, n + 40, dtype=np.uint64) for n in (0, 2, 30))
+    kept = Kept(MemberMemory("", ()), b"", first, first, clusters=first)
+    assert kept.clusters_changed == 0
+    for now, changed in ((first, 0), (few, 4), (few, 4), (many, 56), (first, 4)):
+        kept.clusters = now
+        assert kept.clusters_changed == changed
+        kept.contribute(())
+    assert len(kept.partitions) == 3
+    kept.clusters = first[:0]
+    assert kept.clusters_changed == 0
+
+
 def test_few_clusters_that_have_changed_since_the_last_fit_are_not_told() -> None:
     scores, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) // 4
     assert [allowed(scores, labels, changed=n) for n in (0, 4, 9, 10)] == [True, False, False, True]
@@ -237,10 +251,10 @@ def test_who_moves_a_row_to_another_cluster_holds_the_next_sum_back(tmp_path: Pa
     # as earlier versions wrote it
     head, _, body = file.read_bytes().partition(b"\n")
     tree = json.loads(head)
-    assert tree.pop("clusters")
-    last = [tree["sizes"].pop() for _ in range(2)]
-    assert last == [8 * 25] * 2
-    file.write_bytes(json.dumps(tree).encode() + b"\n" + body[: -sum(last)])
+    assert tree.pop("clusters") == [25, 25]
+    last = tree["sizes"].pop()
+    assert last == 8 * 50
+    file.write_bytes(json.dumps(tree).encode() + b"\n" + body[:-last])
     assert {one.what: one.seen for one in examine(tmp_path / "bob.toml")}["released"] == before
 
 

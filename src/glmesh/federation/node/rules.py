@@ -35,7 +35,7 @@ class RuleBook:
     may_change: bool  # whether members may be left out, or come late
     kinked: str = ""  # name of the loss if it has kinks
     rows_changed: int = 0  # rows of the file that differ from those of the last contribution
-    clusters_changed: int = 0  # clusters that differ, as sets of rows, from those of the last contribution
+    clusters_changed: int = 0  # clusters that differ, as sets of rows, from those of a contribution; 0: none do
 
     def _refuse(self, why: str) -> Refusal:
         """Return (not raise) the Refusal with the text `why` for this site's user.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,23 +89,27 @@ class Kept:
     released: int = 0  # numbers that the site has contributed to totals, of all fits; masks hide each of them
     members: tuple[str, ...] = ()  # names of the members at the site's last contribution; none before the first
     members_changed: bool = False  # whether the last contribution was to others than the members now
-    # `cluster_digests` of the rows that the memory's pin names, and those at the last contribution with clusters
+    # `cluster_digests` of the rows that the memory's pin names; none if no clusters are named
     clusters: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    clusters_contributed: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    partitions: list[Unsigned] = field(default_factory=list)  # those of all contributions with clusters, each once
     # the memory holds a model in which this site has other rows, or other clusters of them, than it has now
     outdated: bool = False
 
     @property
     def clusters_changed(self) -> int:
-        """Return how many clusters differ, as sets of rows, from those of the last contribution; 0 before the first."""
-        before = self.clusters_contributed
-        return rows_changed(before, self.clusters) if len(before) and len(self.clusters) else 0
+        """Return how many clusters differ, as sets of rows, from those of a contribution before; 0: none do.
+
+        Where there were several contributions, it is the least number above 0.
+        """
+        if not len(self.clusters):
+            return 0
+        return min((n for one in self.partitions if (n := rows_changed(one, self.clusters))), default=0)
 
     def contribute(self, members: tuple[str, ...]) -> None:
         """Note that the rows and clusters of now were contributed, to these members."""
         self.contributed, self.members = self.digests, members
-        if len(self.clusters):
-            self.clusters_contributed = self.clusters
+        if len(self.clusters) and not any(np.array_equal(one, self.clusters) for one in self.partitions):
+            self.partitions.append(self.clusters)
 
 
 class TotalsStore:
@@ -142,16 +146,15 @@ class TotalsStore:
         """Return a memory without views, with pin, record and rows of the newest other file in the folder, if any."""
         key, pin, record = secrets.token_bytes(16), secrets.token_hex(16), None
         digests = contributed = np.zeros(0, dtype=np.uint64)
-        released, members, clusters = 0, tuple[str, ...](), digests
+        released, members, partitions = 0, tuple[str, ...](), list[Unsigned]()
         others = sorted(self.path.parent.glob("totals-*"), key=lambda path: path.stat().st_mtime)
         if others:
             last = self._read(others[-1])
             key, pin, record = last.key, last.memory.pin, last.memory.record
             digests, contributed, released = last.digests, last.contributed, last.released
-            members, clusters = last.members, last.clusters_contributed
+            members, partitions = last.members, last.partitions
         memory = MemberMemory(pin, self._federation_info.voters, record=record)
-        kept = Kept(memory, key, digests, contributed, released=released, members=members)
-        return replace(kept, clusters_contributed=clusters)
+        return Kept(memory, key, digests, contributed, released=released, members=members, partitions=partitions)
 
     def save(self, kept: Kept) -> None:
         """Write a node's memory, its pin and the digests of its rows to the file."""
@@ -159,13 +162,14 @@ class TotalsStore:
         blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
         for entry in memory.entries:
             blobs += [entry.request, entry.value.astype("<u8").tobytes()]
-        blobs += [one.astype("<u8").tobytes() for one in (kept.contributed, kept.clusters, kept.clusters_contributed)]
+        groups = [kept.clusters, *kept.partitions]
+        blobs += [one.astype("<u8").tobytes() for one in (kept.contributed, np.concatenate(groups))]
         head = {
             "pin": memory.pin,
             "start": kept.start,
             "released": kept.released,
             "members": list(kept.members),
-            "clusters": True,  # the last two of the blobs; files of earlier versions have none
+            "clusters": [len(one) for one in groups],  # in the last blob, which files of earlier versions have not
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -185,7 +189,8 @@ class TotalsStore:
             if ends[-1] != len(body):
                 raise ValueError("bytes are missing")
             blobs = [body[a:b] for a, b in pairwise(ends)]
-            told = [_numbers([blobs.pop()]) if tree.get("clusters") else _numbers([]) for _ in range(2)]
+            sizes = [int(n) for n in tree.get("clusters", [0])]
+            groups = np.split(_numbers([blobs.pop()] if "clusters" in tree else []), np.cumsum(sizes)[:-1])
             last = blobs.pop() if len(blobs) % 2 == 0 else blobs[1]  # files of earlier versions have none
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
             memory = MemberMemory(
@@ -201,8 +206,17 @@ class TotalsStore:
             contributed = np.frombuffer(last, dtype="<u8").astype(np.uint64)
             released = int(tree.get("released", 0))  # files of earlier versions have none
             start, members = int(tree["start"]), tuple(str(one) for one in tree.get("members", ()))
-            kept = Kept(memory, blobs[0], numbers[0], contributed, start, released=released, members=members)
-            return replace(kept, clusters=told[1], clusters_contributed=told[0])
+            return Kept(
+                memory=memory,
+                key=blobs[0],
+                digests=numbers[0],
+                contributed=contributed,
+                start=start,
+                released=released,
+                members=members,
+                clusters=groups[0],
+                partitions=groups[1:],
+            )
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); remove it, and the fit begins anew") from None
 
