@@ -353,15 +353,25 @@ def _polylines(html: str) -> int:
     return html.count("<polyline")
 
 
-def test_the_line_of_proofs_is_broken_where_none_came_for_long_and_does_not_begin_anew_after_the_end(
+def test_the_line_of_proofs_is_broken_where_somebody_was_away_and_does_not_begin_anew_after_the_end(
     tmp_path: Path,
 ) -> None:
-    proofs = [entry("alice", at, 0.0) for at in range(1, 11)] + [entry("alice", at, 0.0) for at in range(100, 111)]
-    once = Folder(Path(write(tmp_path, proofs, []))).look()
-    assert _polylines(proof([once])) == 2  # no proof from round 100 to round 1,000
-    assert "<td data-head='rounds'>1,100</td>" in table([once])
+    away = {"waiting": {"names": ["bob"], "since": START + 10, "until": None}, "certificate": 1e-2}
+    before = [entry("alice", at, 0.0) for at in range(1, 11)]
+    waited = [entry("alice", at, 0.0, certificate_round=100, **away) for at in range(11, 14)]
+    after = [entry("alice", at, 0.0) for at in range(14, 20)]
+    whole = Folder(Path(write(tmp_path, [*before, *after], []))).look()
+    assert _polylines(proof([whole])) == 1
+    once = Folder(Path(write(tmp_path, [*before, *waited, *after], []))).look()
+    assert _polylines(proof([once])) == 2
+    assert "<td data-head='rounds'>190</td>" in table([once])
     again = entry("alice", 130, 129.5, round=0, certificate_round=0, certificate=1e-9)
-    end = event("alice", 110.2, "end", outcome="certified", why="Proven.", sites=[], without=[])
-    twice = Folder(Path(write(tmp_path, [*proofs, again], [end]))).look()
+    end = event("alice", 19.2, "end", outcome="certified", why="Proven.", sites=[], without=[])
+    twice = Folder(Path(write(tmp_path, [*before, *waited, *after, again], [end]))).look()
     assert proof([twice]) == proof([once])
-    assert "<td data-head='rounds'>1,100</td>" in table([twice])
+    assert "<td data-head='rounds'>190</td>" in table([twice])
+
+
+def test_a_site_that_was_away_itself_has_a_broken_line_of_proofs(tmp_path: Path) -> None:
+    entries = [entry("alice", at, 0.0) for at in range(1, 11)] + [entry("alice", at, 60.0) for at in range(61, 70)]
+    assert _polylines(proof([Folder(Path(write(tmp_path, entries, []))).look()])) == 2

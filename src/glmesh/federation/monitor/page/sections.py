@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
-
-import numpy as np
 
 from glmesh.federation.monitor.forest import of_model, of_shares
 from glmesh.federation.monitor.page import presence
-from glmesh.federation.monitor.page.record import SiteRecord
-from glmesh.federation.monitor.page.words import STALE, awaited, event_text, named, proof_of, verdict, waited_for
+from glmesh.federation.monitor.page.record import SILENCE, SiteRecord
+from glmesh.federation.monitor.page.words import awaited, event_text, named, proof_of, verdict, waited_for
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.formatting import size
 from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
@@ -19,7 +16,6 @@ from glmesh.page.document import ABOUT, section
 from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN, duration, number
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
-LONG = 10.0  # [median number of rounds between two proofs] without one after which the line of proofs is broken
 OLDEST = 300  # [lines] of events on the page at most
 HEADS = ("site", "state", "rows", "rounds", "proven", "sent", "received", "away")  # of the table of sites
 SHOWN = {HERE: "is here", AWAY: "is away", DONE: "has finished", UNKNOWN: "is not seen from here"}
@@ -46,13 +42,7 @@ def proof(sites: Sequence[SiteRecord]) -> str:
     counted = any("tol_se" in site.last for site in sites)
     lines = []
     for k, site in enumerate(sites):
-        found: dict[float, float] = {}
-        for entry in (entry for session in site.at_work for entry in session.entries):
-            value = entry.get("standard_errors") if counted else entry.get("certificate")
-            at = entry.get("certificate_round")
-            if isinstance(value, float) and at is not None:
-                found[float(at)] = value
-        lines.append(Line(site.name, _pieces(sorted(found.items())), k))
+        lines.append(Line(site.name, _proofs(site, "standard_errors" if counted else "certificate"), k))
     goal = max((site.last.get("tol_se", 0.0) if counted else site.last.get("tol", 0.0) for site in sites), default=0.0)
     drawn = chart(lines, "rounds", "what is proven, by round", Upright(logarithmic=True, goal=goal), start=0.0)
     what = "standard errors that a coefficient may be off" if counted else "relative duality gap"
@@ -62,13 +52,26 @@ def proof(sites: Sequence[SiteRecord]) -> str:
     return section("Proof", f"<p class='quiet'>{what}, proven by round</p>{drawn}")
 
 
-def _pieces(points: Sequence[Point]) -> tuple[tuple[Point, ...], ...]:
-    """Return the points of a line in pieces: between two of them no proof came for long, as while a site is away."""
-    if len(points) < 2:
-        return (tuple(points),) if points else ()
-    steps = np.diff([at for at, _ in points])
-    cuts = (np.flatnonzero(steps > max(STALE, LONG * float(np.median(steps)))) + 1).tolist()
-    return tuple(tuple(points[begin:end]) for begin, end in pairwise([0, *cuts, len(points)]))
+def _proofs(site: SiteRecord, key: str) -> tuple[tuple[Point, ...], ...]:
+    """Return points (round, figure `key`) of what a site had proven, in pieces: between two of them somebody was away.
+
+    That is so where the site waited for others, or was away itself for SILENCE seconds.
+    """
+    pieces: list[dict[float, float]] = [{}]
+    broken, ended = False, float("inf")
+    for session in site.at_work:
+        broken = broken or session.began > ended + SILENCE
+        ended = session.ended
+        for entry in session.entries:
+            value, at = entry.get(key), entry.get("certificate_round")
+            broken = broken or bool(entry.get("waiting"))
+            if not isinstance(value, float) or at is None or pieces[-1].get(float(at)) == value:
+                continue
+            if broken and pieces[-1]:
+                pieces.append({})
+            pieces[-1][float(at)] = value
+            broken = False
+    return tuple(tuple(sorted(piece.items())) for piece in pieces if piece)
 
 
 def who(sites: Sequence[SiteRecord]) -> str:
