@@ -88,7 +88,7 @@ def test_a_problem_takes_clusters_inside_of_the_data_of_nodes_only():
     found = glmesh.solve(apart.with_clusters([LABELS[own] for own in SITES])).statistics
     assert found.clusters == sum(len(np.unique(LABELS[own])) for own in SITES)
     pooled = glmesh.Problem.glm(X, Y, family="poisson", alpha=0.0)
-    with pytest.raises(InvalidInput, match="take Problem.from_nodes"):
+    with pytest.raises(InvalidInput, match=r"take Problem\.from_nodes"):
         pooled.with_clusters([LABELS])
     with pytest.raises(InvalidData, match="clusters of node 0 have shape"):
         apart.with_clusters([LABELS[own][:-1] for own in SITES])
