@@ -303,6 +303,10 @@ WRONG = {
         lambda: glmesh.LogisticRegression().fit(IRIS[:100], NAMES[:100], (FLOWERS[:100] == 0) * 2.0),
         "all samples of the class 'versicolor' have weight 0; leave these samples out",
     ),
+    "weightless_by_class": (
+        lambda: glmesh.LogisticRegression(class_weight={0: 0, 1: 1}).fit(IRIS[:100], FLOWERS[:100]),
+        "all samples of the class 0 have weight 0",
+    ),
     "weightless_of_three": (
         lambda: glmesh.LinearSVC(n_nodes=3).fit_nodes([(IRIS, NAMES, (FLOWERS == 1) * 1.0)]),
         "all samples of the class 'setosa' and of the class 'virginica' have weight 0",

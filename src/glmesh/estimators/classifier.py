@@ -20,7 +20,7 @@ from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
 from glmesh.estimators.objective import TrainingData
 from glmesh.functions import Softmax
 from glmesh.problem.named import check_labels
-from glmesh.types import Data, Matrix, Vector
+from glmesh.types import Data, Flags, Matrix, Vector
 
 # [coefficients] of all classes that are fitted together at most, because a total has half their square of numbers
 MOST_TOGETHER = 2000
@@ -216,14 +216,25 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         Raise ValueError, which names the classes, if all samples of a class have weight 0.
         """
         y, weight = data.targets
-        if idle := [repr(label) for label in self.classes_.tolist() if not np.any(weight[y == label])]:
+        counted = y[weight > 0]
+        self._require_weight(np.isin(self.classes_, counted))
+        factors = np.asarray(
+            compute_class_weight(self.class_weight, classes=self.classes_, y=counted), dtype=np.float64
+        )
+        self._require_weight(factors > 0)
+        return factors
+
+    def _require_weight(self, counts: Flags) -> None:
+        """Raise ValueError, which names the classes that do not count, unless all do; `counts` has shape (n_classes,).
+
+        The intercept of a class without weight has no optimum.
+        """
+        if not counts.all():
+            idle = " and of the class ".join(map(repr, self.classes_[~counts].tolist()))
             raise ValueError(
-                f"{type(self).__name__} needs a sample_weight > 0 in every class, but all samples of the class "
-                f"{' and of the class '.join(idle)} have weight 0; leave these samples out, or give them weight"
+                f"{type(self).__name__} needs a weight > 0 in every class, but all samples of the class {idle} have "
+                "weight 0; leave these samples out, or give them weight"
             )
-        if self.class_weight == "balanced":
-            y = y[weight > 0]
-        return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
 
     def decision_function(self, X: Data) -> Matrix:
         """Return the scores X w + b.
