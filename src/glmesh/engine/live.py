@@ -26,12 +26,12 @@ from glmesh.engine.agreement import versions
 from glmesh.engine.result import Result, terms_of
 from glmesh.engine.run import Run
 from glmesh.engine.telling import how_of
-from glmesh.formatting import joined, rounded_up, size
+from glmesh.formatting import duration, joined, rounded_up, size
 from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.page.document import ABOUT, section
 from glmesh.page.forest import bars, of_summary
 from glmesh.page.server import LivePage
-from glmesh.page.words import AWAY, DONE, HERE, duration, number
+from glmesh.page.words import AWAY, DONE, HERE, number
 from glmesh.types import Bytes, Tree
 
 logger = logging.getLogger(__name__)
@@ -54,8 +54,6 @@ EVENTS = {
     "add_columns": "Node {} got new data.",
     "remove_columns": "Data of node {} went.",
 }
-
-Live = bool | Callable[[str], object]  # type of the option `live` of `solve`
 
 
 @dataclass(frozen=True)
@@ -86,11 +84,11 @@ class RunPage:
         The run, of which this process is rank 0.
     aim : float or None
         Relative gap at which rounds end; None: they are counted.
-    live : True or callable
-        True writes the address of the page to standard error; a callable is given it.
+    tell : callable
+        It is given the address of the page, such as `to_stderr`.
     """
 
-    def __init__(self, run: Run, aim: float | None, live: Live) -> None:
+    def __init__(self, run: Run, aim: float | None, tell: Callable[[str], object]) -> None:
         self._aim, self._due = aim, 0.0
         self._plan, self._n_nodes = run.faults, run.n_nodes
         self._links = tuple(run.nodes.setup.links)
@@ -100,10 +98,7 @@ class RunPage:
         self._moment = Moment(run.rounds, (), how=how_of(run))
         page = _page(os.getpid())
         page.shown = self
-        if callable(live):
-            live(page.address)
-        else:
-            sys.stderr.write(f"live page, for this machine only: {page.address}\n")
+        tell(page.address)
 
     def look(self, run: Run) -> None:
         """Leave a snapshot of the run for the page, if a second has passed since the last one."""
@@ -273,6 +268,11 @@ def stretches(lane: Bytes) -> list[Stretch]:
         most[first], edges[first].tolist(), ends.tolist(), counts[UP].tolist(), counts[DOWN].tolist(), strict=True
     )
     return [Stretch(begin, end, up, down) for kind, begin, end, up, down in each if kind != ABSENT]
+
+
+def to_stderr(address: str) -> None:
+    """Write the address of the page to standard error."""
+    sys.stderr.write(f"live page, for this machine only: {address}\n")
 
 
 def _under_way(run: Run) -> Moment:
