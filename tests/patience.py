@@ -3,7 +3,7 @@
 A test that waits for other processes must wait for conditions, not for times, so that it passes on a machine that is
 busy with other things. BUSY processes (8) do nothing but count while the tests marked `waits` run RUNS times (20). A
 line says how each run ended; what a run that failed has printed follows it. The exit code is 1 unless all runs passed.
-benchmarks/reports/patience.md has all runs so far.
+benchmarks/reports/patience.md has the runs of the last call.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,11 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     """Return a folder that `make(folder)` has filled, by whichever process came first; the others wait for it."""
     base = factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # that of all processes
-    folder, done = root / name, root / f"{name}.done"
+    folder = root / name
     with (root / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            folder.mkdir()
-            make(folder)
-            done.touch()
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=root, prefix=name))
+            make(made)  # if it fails, the next process tries, and fails with the cause, too
+            made.rename(folder)
     return folder

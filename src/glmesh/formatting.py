@@ -20,6 +20,26 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes:.3g} TB"
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time as text, rounded: milliseconds, seconds, minutes and seconds, or hours and minutes.
+
+    Examples
+    --------
+    >>> from glmesh.formatting import duration
+    >>> duration(0.0004), duration(3.21), duration(59.96), duration(7500.0)
+    ('0.4 ms', '3.2 s', '1 min 0 s', '2 h 5 min')
+    """
+    if seconds < 0.1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
+
+
 def rounded_up(number: float) -> float:
     """Return the smallest float with one decimal digit that is at least `number` >= 0; 0 for 0.
 

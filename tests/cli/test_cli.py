@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glmesh.cli import output
 from glmesh.cli.models import MODELS
 from glmesh.cli.progress import Progress
 from glmesh.cli.topology import DESCRIPTIONS
 from glmesh.files import model_files
-from glmesh.formatting import size
+from glmesh.formatting import duration, size
 from glmesh.network import topology
 from glmesh.problem.partition import HOW
 from tests.cases import LIMIT
@@ -272,10 +271,19 @@ def test_a_disk_that_fills_up_is_one_line(data, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0123, "12.3 ms"), (3.21, "3.2 s"), (59.96, "1 min 0 s"), (75.0, "1 min 15 s")]
+    ("seconds", "text"),
+    [
+        (0.0123, "12.3 ms"),
+        (3.21, "3.2 s"),
+        (59.96, "1 min 0 s"),
+        (75.0, "1 min 15 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (7199.8, "2 h 0 min"),
+    ],
 )
 def test_durations(seconds, text):
-    assert output.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

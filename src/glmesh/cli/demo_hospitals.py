@@ -14,11 +14,11 @@ from glmesh.cli.coefficients import table
 from glmesh.cli.demo_kill import trained
 from glmesh.cli.demo_tables import Fits, alone, alone_text, beside_text, pooled
 from glmesh.cli.options import OUT_OF_ROUNDS, REACHED
-from glmesh.cli.output import can_plot, check_picture, check_writable, duration
+from glmesh.cli.output import can_plot, check_picture, check_writable
 from glmesh.cli.up import cost_text
 from glmesh.errors import InvalidInput
 from glmesh.files.model_files import Model
-from glmesh.formatting import joined
+from glmesh.formatting import duration, joined
 
 TOL_SE = 1e-6  # [standard errors] that the table may differ from the pooled one, coefficients and standard errors
 _EXTRAS = {  # packages of the extras that the demo needs: {extra: {package: module}}

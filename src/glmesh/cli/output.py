@@ -15,16 +15,6 @@ from glmesh.types import Vector
 PICTURES = (".png", ".pdf", ".svg")
 
 
-def duration(seconds: float) -> str:
-    """Return a time in seconds as text: 3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
-    if seconds < 0.1:
-        return f"{1000 * seconds:.3g} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, left = divmod(round(seconds), 60)
-    return f"{minutes} min {left} s"
-
-
 def count(n: int, what: str) -> str:
     """Return a number with its noun as text: 1 -> 1 node, 1234 -> 1,234 nodes."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

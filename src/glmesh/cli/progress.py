@@ -5,11 +5,11 @@ import shutil
 import sys
 import time
 
-from glmesh.cli.output import duration, plain
+from glmesh.cli.output import plain
 from glmesh.core import Certificate
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
-from glmesh.formatting import size
+from glmesh.formatting import duration, size
 
 _REFRESH = 0.15  # [s] between two pictures of the line; faster cannot be read
 _SHARE = 10  # measuring the gap takes at most a tenth of a run's time

@@ -25,7 +25,7 @@ from glmesh.cli.failures import (
 )
 from glmesh.cli.models import MODELS, ModelChoice, choose, completed, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, changed
-from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
+from glmesh.cli.output import check_picture, check_writable, count, rows, write_history
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
 from glmesh.cli.train_data import RowsRead, read
@@ -39,7 +39,7 @@ from glmesh.engine.result import Result
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
 from glmesh.files.model_files import Model
-from glmesh.formatting import rounded_up, rows_text, size
+from glmesh.formatting import duration, rounded_up, rows_text, size
 from glmesh.formulas import Design
 from glmesh.formulas.tables import raw_contract
 from glmesh.functions import Loss

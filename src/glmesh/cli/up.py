@@ -12,10 +12,10 @@ from glmesh.cli.federation import needs_peers
 from glmesh.cli.local_sites import LocalSites, proofs_text, tables_text
 from glmesh.cli.node import show_live
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
-from glmesh.cli.output import count, duration, folded
+from glmesh.cli.output import count, folded
 from glmesh.cli.watch import SitesDisplay
 from glmesh.files.model_files import Model
-from glmesh.formatting import joined
+from glmesh.formatting import duration, joined
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 

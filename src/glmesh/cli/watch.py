@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from glmesh.cli.local_sites import LocalSites
 from glmesh.cli.options import PARTIAL, REACHED
-from glmesh.cli.output import duration, folded, plain
+from glmesh.cli.output import folded, plain
 from glmesh.federation.monitor.history import Figures
-from glmesh.formatting import joined
+from glmesh.formatting import duration, joined
 
 EVERY = 0.25  # [s] between two pictures in a terminal, and between two looks at the sites
 _LONGEST = 30.0  # [s] between two lines on progress alone, where lines are not overwritten

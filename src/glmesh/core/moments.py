@@ -19,8 +19,6 @@ from glmesh.formulas import Design, Frame, Moments
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
-MOMENT_TOTALS = 4  # sums and maxima over all sites that moments take: before each of two sums sites agree on its units
-
 
 @dataclass(frozen=True, eq=False)
 class Measured:

@@ -1,13 +1,14 @@
 """A run in a browser on this machine, while it goes on: `solve(..., live=True)`.
 
 The thread that computes leaves a snapshot of plain values at most once a second; the page's own thread makes HTML of
-the newest one, so neither waits for the other.
+the newest one while somebody looks, so neither waits for the other.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import logging
 import os
 import platform
 import re
@@ -15,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from types import TracebackType
 
 import numpy as np
@@ -26,20 +26,27 @@ from glmesh.engine.agreement import versions
 from glmesh.engine.result import Result, terms_of
 from glmesh.engine.run import Run
 from glmesh.engine.telling import how_of
-from glmesh.formatting import joined, rounded_up, size
+from glmesh.formatting import duration, joined, rounded_up, size
 from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.page.document import ABOUT, section
 from glmesh.page.forest import bars, of_summary
 from glmesh.page.server import LivePage
-from glmesh.page.words import AWAY, DONE, HERE, duration, number
-from glmesh.types import Tree, Vector
+from glmesh.page.words import AWAY, DONE, HERE, number
+from glmesh.types import Bytes, Tree
+
+logger = logging.getLogger(__name__)
 
 EVERY = 1.0  # [s] between two snapshots at least
 POINTS = 1000  # of a line at most
 DRAWN = 64  # nodes of a network that is drawn at most
 LANES = 32  # nodes whose presence over the rounds is drawn at most
+STRETCHES = 250  # of a lane at most: what is shorter than 0.4 % of it cannot be seen
 NAMED = 8  # nodes that a sentence names at most
 OLDEST = 100  # events on the page at most
+COARSE = (
+    "Rounds are too many to be drawn one by one: a stretch has the colour of what the node was in most of its rounds."
+)
+ABSENT, DOWN, UP = 0, 1, 2  # a node that is no member, is away, or is here
 EVENTS = {
     "join": "Node {} joined.",
     "leave": "Node {} left, and its data with it.",
@@ -47,8 +54,6 @@ EVENTS = {
     "add_columns": "Node {} got new data.",
     "remove_columns": "Data of node {} went.",
 }
-
-Live = bool | Callable[[str], object]  # the option `live` of `solve`
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Moment:
     intercepts: Sequence[tuple[str, float]] = ()
     events: Sequence[Event] = ()
     how: Sequence[tuple[str, str]] = ()  # model, method and network, by name
-    result: Result | None = None  # None: the run goes on, or has failed
+    result: Result | None = None  # without its data; None: the run goes on, or has failed
     failed: str = ""  # why the run ended without a result
 
     @property
@@ -79,42 +84,40 @@ class RunPage:
         The run, of which this process is rank 0.
     aim : float or None
         Relative gap at which rounds end; None: they are counted.
-    live : True or callable
-        True writes the address of the page to standard error; a callable is given it.
+    tell : callable
+        It is given the address of the page, such as `to_stderr`.
     """
 
-    def __init__(self, run: Run, aim: float | None, live: Live) -> None:
+    def __init__(self, run: Run, aim: float | None, tell: Callable[[str], object]) -> None:
         self._aim, self._due = aim, 0.0
         self._plan, self._n_nodes = run.faults, run.n_nodes
         self._links = tuple(run.nodes.setup.links)
-        self._lane_rows: list[Vector] = []  # presence of all nodes in each round, as far as it was drawn
+        # (rounds, K) as far as it was drawn: ABSENT, DOWN or UP, of each node in each round
+        self._lanes_seen: Bytes = np.zeros((0, run.n_nodes), dtype=np.uint8)
+        self._has_failed = False  # the page, not the run
         self._moment = Moment(run.rounds, (), how=how_of(run))
         page = _page(os.getpid())
         page.shown = self
-        if callable(live):
-            live(page.address)
-        else:
-            sys.stderr.write(f"live page, for this machine only: {page.address}\n")
+        tell(page.address)
 
     def look(self, run: Run) -> None:
         """Leave a snapshot of the run for the page, if a second has passed since the last one."""
-        if time.monotonic() < self._due:
-            return
-        moment = Moment(run.rounds, tuple(run.history), events=tuple(run.events), how=how_of(run))
-        if run.processes.size == 1:  # else all ranks would have to gather them, and only this one looks
-            coef, intercept = run.nodes.coefficients(run.x, run.estimates, run.members)
-            terms, intercepts = terms_of(coef, intercept, run.problem.feature_names)
-            moment = replace(moment, terms=tuple(zip(terms, np.ravel(coef).tolist(), strict=True)))
-            moment = replace(moment, intercepts=intercepts)
-        self._moment = moment
-        self._due = time.monotonic() + EVERY
+        if time.monotonic() >= self._due:
+            self._leave(lambda: _under_way(run))
+            self._due = time.monotonic() + EVERY
 
     def end(self, run: Run, result: Result) -> None:
         """Show how the run ended, with its result, instead of its progress."""
-        terms, intercepts = terms_of(result.coef, result.intercept, result.names)
-        coef = tuple(zip(terms, np.ravel(result.coef).tolist(), strict=True))
-        history = tuple(run.history)
-        self._moment = Moment(result.rounds, history, coef, intercepts, result.events, result.how, result)
+        self._leave(lambda: _ended(run, result))
+
+    def _leave(self, snapshot: Callable[[], Moment]) -> None:
+        """Leave a snapshot for the page; if it cannot be made, the page suffers, which is logged once, not the run."""
+        try:
+            self._moment = snapshot()
+        except Exception as error:
+            if not self._has_failed:
+                logger.warning("the live page does not keep up with the run: %s: %s", type(error).__name__, error)
+            self._has_failed = True
 
     def __enter__(self) -> RunPage:
         return self
@@ -186,12 +189,16 @@ class RunPage:
         if self._n_nodes < 2:
             return ""
         here = self._presence(now)
-        drawn = ""
-        if self._n_nodes <= DRAWN:
-            links = [
-                (str(a), str(b), AWAY not in (here[a], here[b])) for a, b in self._links if a in here and b in here
-            ]
-            drawn = network([str(k) for k in here], {str(k): kind for k, kind in here.items()}, links)
+        drawn = self._network(here) if self._n_nodes <= DRAWN else ""
+        return section("Who is there", f"{drawn}<p>{'; '.join(self._counted(here))}.</p>")
+
+    def _network(self, here: dict[int, str]) -> str:
+        """Return the network of the members `here`, {node: presence}, as SVG."""
+        links = [(str(a), str(b), AWAY not in (here[a], here[b])) for a, b in self._links if a in here and b in here]
+        return network([str(k) for k in here], {str(k): kind for k, kind in here.items()}, links)
+
+    def _counted(self, here: dict[int, str]) -> list[str]:
+        """Return how many nodes are here, are away and are no members as clauses in HTML; `here` as for `_network`."""
         said = []
         for kind, verb in ((HERE, "is here"), (DONE, "took part to the end"), (AWAY, "is away")):
             if own := [k for k, one in here.items() if one == kind]:
@@ -200,30 +207,90 @@ class RunPage:
                 said.append(f"<span class='key {kind}'></span> {text(many)} {verb}")
         if outside := [k for k in range(self._n_nodes) if k not in here]:
             said.append(f"{text(_nodes(outside))} {'is no member' if len(outside) == 1 else 'are no members'}")
-        return section("Who is there", f"{drawn}<p>{'; '.join(said)}.</p>")
+        return said
 
     def _lanes(self, now: Moment) -> str:
         """Return the section on who was there in which rounds, where something was planned to fail."""
         if self._plan.is_empty or self._n_nodes > LANES or not now.rounds:
             return ""
-        for t in range(len(self._lane_rows), now.rounds):
-            self._lane_rows.append(0.5 * self._plan.members(t, self._n_nodes) + 0.5 * self._plan.up(t, self._n_nodes))
-        seen, out = np.array(self._lane_rows[: now.rounds]), []
-        for k in range(self._n_nodes):
-            lane = seen[:, k]
-            ends = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), now.rounds]
-            spans = []
-            for begin, end in pairwise(ends):
-                if lane[begin]:  # else the node was no member
-                    kind = HERE if lane[begin] == 1 else AWAY
-                    words = f"node {k} was {kind} from round {begin:,} to {end:,}"
-                    spans.append((100 * begin / now.rounds, 100 * end / now.rounds, kind, words))
-            away = int((lane == 0.5).sum())
+        begun, n = len(self._lanes_seen), self._n_nodes
+        new = [self._plan.members(t, n) * (DOWN + self._plan.up(t, n)) for t in range(begun, now.rounds)]
+        self._lanes_seen = np.vstack([self._lanes_seen, np.array(new, dtype=np.uint8).reshape(-1, n)])
+        out = []
+        for k, lane in enumerate(self._lanes_seen[: now.rounds].T):
+            spans = [
+                (100 * one.begin / now.rounds, 100 * one.end / now.rounds, one.kind, f"node {k} {one.words}")
+                for one in stretches(lane)
+            ]
+            away = int((lane == DOWN).sum())
             note = f"away in {away:,} round{'s' * (away != 1)}" if away else ""
             out.append(f"<div class='lane'><span>node {k}</span>{strip(spans, [])}<small>{note}</small></div>")
         ends_of_axis = f"<span>round 0</span><span>round {now.rounds:,}</span>"
         foot = f"<div class='lane'><span></span><p class='ends'>{ends_of_axis}</p><small></small></div>"
-        return section("Presence", "".join(out) + foot, "wide")
+        coarse = f"<p class='quiet'>{COARSE}</p>" if now.rounds > STRETCHES else ""
+        return section("Presence", coarse + "".join(out) + foot, "wide")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rounds in a row that are drawn as one, because a node was, in most of them, the same: here or away."""
+
+    begin: int
+    end: int  # the first round after it
+    here: int  # rounds in which the node was here
+    away: int  # rounds in which it was away; a member or not, the rounds are `end - begin`
+
+    @property
+    def kind(self) -> str:
+        """Return HERE or AWAY, whichever was more often."""
+        return HERE if self.here > self.away else AWAY
+
+    @property
+    def words(self) -> str:
+        """Return the stretch as the rest of a sentence that begins with the node."""
+        when = f"from round {self.begin:,} to {self.end:,}"
+        if max(self.here, self.away) == self.end - self.begin:
+            return f"was {self.kind} {when}"
+        return f"was here in {self.here:,} rounds and away in {self.away:,} {when}"
+
+
+def stretches(lane: Bytes) -> list[Stretch]:
+    """Return where a node was a member, at most STRETCHES of them; `lane`, (rounds,), has ABSENT, DOWN or UP of each.
+
+    Where rounds are more, they are cut into STRETCHES equal parts, each of which counts as what most of it is.
+    """
+    edges = np.unique(np.linspace(0, len(lane), min(len(lane), STRETCHES) + 1).astype(int))
+    counts = np.stack([np.add.reduceat(lane == one, edges[:-1]) for one in (ABSENT, DOWN, UP)])
+    most = counts.argmax(axis=0)  # of as many of two kinds the one that is further from UP
+    first = np.flatnonzero(np.diff(most, prepend=-1))
+    counts, ends = np.add.reduceat(counts, first, axis=1), np.append(edges[first[1:]], len(lane))
+    each = zip(
+        most[first], edges[first].tolist(), ends.tolist(), counts[UP].tolist(), counts[DOWN].tolist(), strict=True
+    )
+    return [Stretch(begin, end, up, down) for kind, begin, end, up, down in each if kind != ABSENT]
+
+
+def to_stderr(address: str) -> None:
+    """Write the address of the page to standard error."""
+    sys.stderr.write(f"live page, for this machine only: {address}\n")
+
+
+def _under_way(run: Run) -> Moment:
+    """Return what is known of a run that goes on."""
+    moment = Moment(run.rounds, tuple(run.history), events=tuple(run.events), how=how_of(run))
+    if run.processes.size > 1:  # all ranks would have to gather the coefficients, and only this one looks
+        return moment
+    coef, intercept = run.nodes.coefficients(run.x, run.estimates, run.members)
+    terms, intercepts = terms_of(coef, intercept, run.problem.feature_names)
+    return replace(moment, terms=tuple(zip(terms, np.ravel(coef).tolist(), strict=True)), intercepts=intercepts)
+
+
+def _ended(run: Run, result: Result) -> Moment:
+    """Return what is known of a run with this result, without the data, which would live as long as the page."""
+    terms, intercepts = terms_of(result.coef, result.intercept, result.names)
+    coef = tuple(zip(terms, np.ravel(result.coef).tolist(), strict=True))
+    history, kept = tuple(run.history), result.without_data()
+    return Moment(result.rounds, history, coef, intercepts, result.events, result.how, kept)
 
 
 class _Page(LivePage):
@@ -238,7 +305,13 @@ class _Page(LivePage):
 def _page(process: int) -> _Page:
     """Return the live page of the process with this id; it is opened at the first call."""
     page = _Page()
-    atexit.register(page.close)
+
+    def close() -> None:
+        """Close the page at the end of its own process; a forked child has none of the threads that would help."""
+        if os.getpid() == process:
+            page.close()
+
+    atexit.register(close)
     return page
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from glmesh.engine.live import RunPage
 
 Runtime = Literal["simulation", "mpi"] | ProcessGroup
+Live = bool | Callable[[str], object]
 
 
 def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
@@ -65,7 +66,7 @@ def solve(
     checkpoint_every: int = 100,
     n_jobs: int | None = None,
     runtime: Runtime = "simulation",
-    live: bool | Callable[[str], object] = False,
+    live: Live = False,
 ) -> Result:
     """Minimise f(Ax) + g(x) over a network of K nodes; return the solution with its duality gap.
 
@@ -189,15 +190,15 @@ def solve(
             return result
 
 
-def _shown(run: Run, aim: float | None, live: bool | Callable[[str], object]) -> AbstractContextManager[RunPage | None]:
+def _shown(run: Run, aim: float | None, live: Live) -> AbstractContextManager[RunPage | None]:
     """Return a context manager whose value is the live page of the run; None: none is asked for, or rank 0 shows it."""
     if not (isinstance(live, bool) or callable(live)):
         raise InvalidInput(f"live must be True, False or a function that is given the address, got {live!r}")
     if live is False or run.processes.rank:
         return nullcontext()
-    from glmesh.engine.live import RunPage  # with a server, which other runs do not need
+    from glmesh.engine.live import RunPage, to_stderr  # with a server, which other runs do not need
 
-    return RunPage(run, aim, live)
+    return RunPage(run, aim, live if callable(live) else to_stderr)
 
 
 def advance(run: Run, loop: Loop, callback: Callable[[Run], object] | None = None) -> Result:

@@ -15,7 +15,7 @@ from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidInput, Mismatch
 from glmesh.formulas.coding import Coding, Term, codings, ordered
 from glmesh.formulas.expressions import Factor
-from glmesh.formulas.frames import SITE, Frame, plain
+from glmesh.formulas.frames import Frame, plain
 from glmesh.formulas.moments import Moments
 from glmesh.types import Indices, Matrix, Tree
 from glmesh.validation import LARGEST
@@ -143,11 +143,6 @@ class Design:
         """Return the names of the columns that a table must have, without the response."""
         return tuple(one.name for one in self.variables)
 
-    @property
-    def has_sites(self) -> bool:
-        """Return whether a column depends on which site a row is from."""
-        return SITE in self.wanted
-
     def variable(self, name: str) -> Variable:
         """Return the variable of this name."""
         return next(one for one in self.variables if one.name == name)
@@ -182,10 +177,6 @@ class Design:
     def _moments(self) -> dict[str, Moments]:
         """Return {expression: moments}: mean and deviation, over all rows, of each expression that is standardised."""
         return {one.expression: one for one in self.moments}
-
-    def with_variables(self, variables: Sequence[Variable]) -> Design:
-        """Return the design with these variables in place of its own."""
-        return replace(self, variables=tuple(variables))
 
     def remarks(self) -> list[str]:
         """Return sentences for people on levels that were merged or left out."""

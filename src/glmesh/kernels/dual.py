@@ -28,9 +28,9 @@ def bound_at(point, l1, l2, rounding):
 
 @kernel
 def combine(first, second, share, c, c_size):
-    """Write c and c_size of (1 - share) times one dual point plus share times another to the arrays; return its k.
+    """Write c and c_size of (1 - share) times one dual point plus share times another to the arrays.
 
-    The sizes are those of (1 - share) k and so on, added up; returned is (k, k_size).
+    Return its k and k_size. The sizes are those of (1 - share) k and so on, added up.
     """
     a, b = 1.0 - share, share
     for j in range(np.uint64(c.size)):

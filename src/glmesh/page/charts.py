@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.page.axes import ticks
-from glmesh.page.words import AWAY, DONE, number, ten
+from glmesh.page.words import AWAY, DONE, UNKNOWN, number, ten
 from glmesh.types import Vector
 
 HEIGHT = 190  # [px] of the plotting area
+NETWORK = 340, 230  # [px] width and height of a network
+RADIUS = 78  # [px] of the circle on which its members are
+SHORT = 2  # [characters] of a name that fits into a member's circle
 LABEL = 15  # [px] between two labels at the ends of lines
 ROOM = 0.1  # share of the height below the goal, for its word
 COLOURS = 7  # that the style sheet has for lines
@@ -217,11 +220,11 @@ def network(members: Sequence[str], presence: dict[str, str], links: Sequence[tu
 
     `links` are (name, name, whether the link is up).
     """
-    width, height, radius = 340, 230, 78
+    width, height = NETWORK
     around = {
         name: (
-            width / 2 + 1.25 * radius * math.sin(2 * math.pi * k / len(members)),
-            height / 2 - 4 - radius * math.cos(2 * math.pi * k / len(members)),
+            width / 2 + 1.25 * RADIUS * math.sin(2 * math.pi * k / len(members)),
+            height / 2 - 4 - RADIUS * math.cos(2 * math.pi * k / len(members)),
         )
         for k, name in enumerate(members)
     }
@@ -233,19 +236,25 @@ def network(members: Sequence[str], presence: dict[str, str], links: Sequence[tu
             (x1, y1), (x2, y2) = around[one], around[other]
             kind = "link" if up else "link away"
             out.append(f"<line class='{kind}' x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}'/>")
-    short = all(len(name) <= 2 for name in members)  # such names fit into the circles
+    short = all(len(name) <= SHORT for name in members)
     few = len(members) <= (16 if short else 12)
     for name, (x, y) in around.items():
-        kind = presence.get(name, "unknown")
-        inside = "✓" if kind == DONE else "?" if kind == "unknown" else ""
+        kind = presence.get(name, UNKNOWN)
         out.append(f"<circle class='site {kind}' cx='{x:.0f}' cy='{y:.0f}' r='{13 if few else 7}'>")
         out.append(f"<title>{text(name)}: {kind}</title></circle>")
         if few:
-            said = text(name) if short else inside
-            out.append(f"<text class='inside' x='{x:.0f}' y='{y + 5:.0f}' text-anchor='middle'>{said}</text>")
-        if few and not short:
-            below = y > height / 2 - 4 + 1
-            out.append(
-                f"<text x='{x:.0f}' y='{y + 30 if below else y - 19:.0f}' text-anchor='middle'>{text(name[:16])}</text>"
-            )
+            out += _name(name, x, y, "" if short else {DONE: "✓", UNKNOWN: "?"}.get(kind, ""), short)
     return "".join(out) + "</svg>"
+
+
+def _name(name: str, x: float, y: float, sign: str, short: bool) -> list[str]:
+    """Return the name of a member, whose circle is at (x, y): in the circle if it is short, else beside it.
+
+    In the circle is then the `sign` of the member's state.
+    """
+    said = text(name) if short else sign
+    inside = f"<text class='inside' x='{x:.0f}' y='{y + 5:.0f}' text-anchor='middle'>{said}</text>"
+    if short:
+        return [inside]
+    at = y + 30 if y > NETWORK[1] / 2 - 3 else y - 19
+    return [inside, f"<text x='{x:.0f}' y='{at:.0f}' text-anchor='middle'>{text(name[:16])}</text>"]

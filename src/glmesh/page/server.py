@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import secrets
 import socket
 import threading
@@ -19,6 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from glmesh.errors import InvalidInput
 from glmesh.page.document import live, policy
+
+logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16  # 128 bits
@@ -189,6 +192,7 @@ class LivePage:
         self._source = draw
         self._number = 0
         self._content = ""
+        self._failures = 0  # drawings in a row that failed
         try:
             self._server = _Server(self._draw(None))
         except OSError as error:
@@ -217,19 +221,33 @@ class LivePage:
             server.wanted.wait(EVERY)
             server.wanted.clear()
             if time.monotonic() < server.asked + WATCHED and not self._end.is_set():
-                with contextlib.suppress(RuntimeError):  # a dict of the node grew while it was read; a second later
-                    server.snapshot = self._draw(server.snapshot)
+                self._redraw()
+
+    def _redraw(self) -> None:
+        """Draw the page; one that cannot be drawn stays as it was, and is tried again a second later.
+
+        A single failure is none: a dict of the node may have grown while it was read. The second in a row is logged.
+        """
+        server = self._server
+        try:
+            server.snapshot = self._draw(server.snapshot)
+            self._failures = 0
+        except Exception as error:  # whatever it is, it must not end what the page shows, nor the thread that draws
+            server.snapshot = replace(server.snapshot, made=time.monotonic())  # else requests would wait for a new one
+            self._failures += 1
+            if self._failures == 2:
+                logger.warning("the live page cannot be drawn, and stays as it is: %s: %s", type(error).__name__, error)
 
     def close(self) -> None:
-        """Draw the page for the last time, wait for a browser that watches to fetch it, and close the port."""
+        """Close the port; a browser that watches is waited for, until it has fetched the page as it is at the end."""
         self._end.set()
         self._server.wanted.set()
         self._threads[1].join(5.0)
-        self._server.snapshot = self._draw(self._server.snapshot)
-        until = time.monotonic() + FAREWELL
-        watched = time.monotonic() < self._server.asked + WATCHED
-        while watched and time.monotonic() < until and self._server.seen != self._server.snapshot.version:
-            time.sleep(0.05)
+        if time.monotonic() < self._server.asked + WATCHED:
+            self._redraw()
+            until = time.monotonic() + FAREWELL
+            while time.monotonic() < until and self._server.seen != self._server.snapshot.version:
+                time.sleep(0.05)
         self._server.shutdown()
         self._server.server_close()
         self._threads[0].join(1.0)

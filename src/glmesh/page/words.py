@@ -1,4 +1,4 @@
-"""Numbers and lengths of time as a page writes them, and the words for who is there."""
+"""Numbers as a page writes them, and the words for who is there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,3 @@ def number(value: float) -> str:
 def ten(exponent: int) -> str:
     """Return a power of ten as text, such as 10⁻⁷."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def duration(seconds: float) -> str:
-    """Return a length of time as text: "0.8 s", "3 min 20 s" or "2 h 5 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -85,7 +85,7 @@ def test_lanes_show_when_a_site_was_away_and_that_it_was_started_again(tmp_path:
     assert [kind for _, _, kind in found] == ["here", "away", "here"]
     assert restarts == [START + 20]
     assert presence.away("alice", [site], site.latest) == pytest.approx(10, abs=0.5)
-    assert "away for 10 s, started again once" in lanes([site])
+    assert "away for 10.0 s, started again once" in lanes([site])
 
 
 def test_the_lane_of_a_member_that_wrote_nothing_is_what_its_neighbour_saw() -> None:

@@ -106,13 +106,13 @@ class ScaledPenalty:
 
     @cached_property
     def everywhere(self) -> bool:
-        """Whether the conjugate of the penalty of the coordinates that are not `free` is finite everywhere."""
+        """Return whether the conjugate of the penalty of the coordinates that are not `free` is finite everywhere."""
         low, high = self._sides
         return bool(np.isneginf(low).all() and np.isposinf(high).all())
 
     @cached_property
     def all_held(self) -> bool:
-        """Whether no coordinate is `free`, so that the conjugate of the penalty asks for no equations."""
+        """Return whether no coordinate is `free`, so that the conjugate of the penalty asks for no equations."""
         return not self.free.any()
 
     @cached_property

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.losses import LogisticLoss, SquaredLoss
-from glmesh.methods.totals.likelihood.cone import cone_rows, kind, separating_columns
-from tests.methods.totals.likelihood.pooled import Case, dense_rows, separated
+from glmesh.methods.totals.likelihood.cone import cone_rows, kind
+from tests.methods.totals.likelihood.pooled import dense_rows
 
 X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
 ONES = np.ones(4)
@@ -93,25 +93,3 @@ def test_losses_whose_maximum_always_exists_have_no_rows() -> None:
     assert cone.d == 3
     with pytest.raises(InvalidInput, match="'shares', 'counts', 'classes'"):
         cone_rows("labels", X, ONES, ONES)
-
-
-@pytest.mark.parametrize("targets", ["shares", "counts", "classes"])
-def test_columns_whose_ends_part_the_targets_are_those_that_separate_alone(targets: str) -> None:
-    rng, found = np.random.default_rng(4), 0
-    for _ in range(30):
-        data = rng.integers(0, rng.integers(2, 5), size=(12, 4)).astype(float)
-        data[:, 3] = 2.0
-        y = rng.integers(0, 3, size=12).astype(float)
-        if targets == "shares":
-            y = rng.choice([0.0, 1.0, 0.5], p=[0.45, 0.45, 0.1], size=12)
-        elif targets == "counts":
-            y = np.where(rng.random(12) < 0.7, 0.0, y)
-        edge, q = rng.integers(3), 3 if targets == "classes" else 1
-        ends = data[:, 0] == data[:, 0].max()
-        y = np.where(ends, y, 0.0) if edge == 0 else np.where(ends, 0.0, y) if edge == 1 else y
-        if len(np.unique(y)) < q:  # a class without rows is told apart without any column
-            continue
-        alone = [j for j in range(3) if np.ptp(data[:, j]) and separated(Case(targets, data[:, [j]], y, q))]
-        assert separating_columns(targets, data, y, np.ones(12)) == alone
-        found += len(alone)
-    assert found > 5

@@ -10,10 +10,10 @@ from glmesh.federation.monitor.page import presence
 from glmesh.federation.monitor.page.record import SILENCE, SiteRecord
 from glmesh.federation.monitor.page.words import awaited, event_text, named, proof_of, verdict, waited_for
 from glmesh.federation.node.neighbourhood import clock
-from glmesh.formatting import size
+from glmesh.formatting import duration, size
 from glmesh.page.charts import Line, Point, Upright, chart, network, strip, text
 from glmesh.page.document import ABOUT, section
-from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN, duration, number
+from glmesh.page.words import AWAY, DONE, HERE, UNKNOWN, number
 
 EVENTS = 12  # [lines] of events that are seen at once; earlier ones fold out
 OLDEST = 300  # [lines] of events on the page at most

@@ -12,8 +12,8 @@ from glmesh.federation.monitor.page.record import Event, SiteRecord
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.training import without_text
 from glmesh.files.model_files import Model
-from glmesh.formatting import rounded_up
-from glmesh.page.words import duration, number
+from glmesh.formatting import duration, rounded_up
+from glmesh.page.words import number
 
 PROVEN = ("certified", "alone")  # outcomes of a run that has proven its model
 STALE = 300  # [rounds] without a new proof after which the page says so; in a ring of 16 one comes every 60 rounds

@@ -150,26 +150,3 @@ def _contrasts(n_outputs: int, n_classes: int) -> list[Matrix]:
     n = n_classes or n_outputs
     units = np.eye(n)[:, n - n_outputs :]
     return [units[y] - np.delete(units, y, axis=0) for y in range(n)]
-
-
-def separating_columns(targets: str, X: Matrix, y: Vector, weight: Vector) -> list[int]:
-    """Return the columns, ascending, each of which alone, with an intercept, separates pooled data.
-
-    A column does if a threshold parts the rows of some class from all others, which may touch it; for counts, if all
-    rows with y > 0 have one and the same value and it is at an end of the column. Such ends tell single cells, so this
-    is for data that is pooled in one place. X has shape (m, p), y and `weight` have shape (m,).
-    """
-    X, y = X[weight > 0], y[weight > 0]
-    if targets == SHARES:
-        masks = [(y >= 1, y <= 0, (y > 0) & (y < 1))]
-    elif targets == COUNTS:
-        masks = [(np.zeros(len(y), dtype=bool), y <= 0, y > 0)]
-    else:
-        masks = [(y == c, y != c, np.zeros(len(y), dtype=bool)) for c in np.unique(y)] if targets else []
-    found = np.zeros(X.shape[1], dtype=bool)
-    for above, below, on in masks:
-        for sign in (1.0, -1.0):
-            low = np.min(sign * X[above | on], axis=0, initial=np.inf)
-            high = np.max(sign * X[below | on], axis=0, initial=-np.inf)
-            found |= (high <= low) & (X.max(axis=0, initial=-np.inf) > X.min(axis=0, initial=np.inf))
-    return [int(j) for j in np.flatnonzero(found)]
