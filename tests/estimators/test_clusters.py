@@ -84,7 +84,7 @@ def test_labels_that_do_not_fit_are_refused_with_what_would_do():
 
 def test_a_problem_takes_clusters_inside_of_the_data_of_nodes_only():
     parts = [(X[own], Y[own]) for own in SITES]
-    apart = glmesh.Problem.from_nodes(parts, family="poisson", alpha=0.0, fit_intercept=True)
+    apart = glmesh.Problem.from_nodes(parts, family="poisson", alpha=0.0)
     found = glmesh.solve(apart.with_clusters([LABELS[own] for own in SITES])).statistics
     assert found.clusters == sum(len(np.unique(LABELS[own])) for own in SITES)
     pooled = glmesh.Problem.glm(X, Y, family="poisson", alpha=0.0)
@@ -96,3 +96,51 @@ def test_a_problem_takes_clusters_inside_of_the_data_of_nodes_only():
         apart.with_clusters([LABELS[own] for own in SITES]).grown(0, X[:2], Y[:2])
     kept = apart.with_clusters([LABELS[own] for own in SITES]).shrunk(0, np.array([3, 1]))
     np.testing.assert_array_equal(kept.parts[0].clusters, LABELS[SITES[0]][[3, 1]])
+
+
+BEYOND = [2**53 + k for k in range(120)]  # of which float64 tells every other one apart
+
+
+def test_labels_are_told_apart_as_they_are_given_beyond_what_float64_holds():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": X[:, 0], "y": Y, "id": np.repeat(BEYOND, 2)})
+    for labels in (frame["id"], list(frame["id"]), frame["id"].astype(str), frame["id"].astype("Int64")):
+        assert glmesh.GLMRegressor(family="poisson").fit(X, Y, clusters=labels).result_.statistics.clusters == 120
+    for column in (frame["id"], [f"{k % 120:0{1 + k // 120}d}" for k in range(240)], [*["1"] * 120, *[1] * 120]):
+        frame["id"] = column
+        model = glmesh.GLMRegressor.from_formula("y ~ a", frame, family="poisson", clusters="id")
+        assert model.result_.statistics.clusters == len(set(frame["id"]))
+    frame["id"] = [None, *np.repeat(BEYOND, 2)[1:]]  # pandas makes floats of them
+    with pytest.raises(InvalidData, match="float64 so large .* integers or texts"):
+        glmesh.GLMRegressor.from_formula("y ~ a", frame.astype({"id": float}), family="poisson", clusters="id")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([np.nan, *range(39)], "NaN at row 0"),
+        (["a", None, *["b"] * 38], "NaN at row 1"),
+        ([np.nan, *["b"] * 39], "NaN at row 0"),
+        ([[1, 2]] * 40, r"shape \(40, 2\)"),
+        ([[1], *[[1, 2]] * 39], "holds a list"),
+        ([1] * 39, r"shape \(39,\), expected \(40,\)"),
+        (np.full(40, 1e17), "integers or texts"),
+    ],
+)
+def test_labels_of_nodes_that_are_none_are_refused_by_name(labels, words):
+    problem = glmesh.Problem.from_nodes([(X[:40], Y[:40]), (X[40:80], Y[40:80])], family="poisson", alpha=0.0)
+    with pytest.raises(InvalidData, match=words):
+        problem.with_clusters([labels, labels])
+
+
+def test_clusters_are_in_a_saved_run(tmp_path):
+    parts = [(X[own], Y[own]) for own in SITES]
+    problem = glmesh.Problem.from_nodes(parts, family="poisson", alpha=0.0)
+    problem = problem.with_clusters([[f"h{k // 4}" if k % 8 else k // 4 for k in range(48)] for _ in parts])
+    run = glmesh.Run(problem, n_nodes=5)
+    next(run)
+    run.save(tmp_path / "run.ckpt")
+    again = glmesh.Run.resume(tmp_path / "run.ckpt")
+    for before, after in zip(problem.parts, again.problem.parts, strict=True):
+        np.testing.assert_array_equal(before.clusters, after.clusters)
+        assert len(np.unique(after.clusters)) == 18

@@ -13,7 +13,6 @@ from glmesh.contract.contract import doubled
 from glmesh.contract.events import with_events
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.formulas import Formula, Frame
-from glmesh.formulas.frames import plain
 from glmesh.types import Indices
 
 
@@ -73,9 +72,8 @@ class Beside:
 
     def numbers(self, table: DataTable) -> tuple[Indices | None, Indices | None]:
         """Return the numbers from 0 of the strata and of the clusters of each row, each (m,); None: not named."""
-        frame = Frame.of_table(table)
-        frame.require(self.names)
-        found = [_numbers(frame, name) if name else None for name in (self.strata, self.cluster)]
+        Frame.of_table(table).require(self.names)
+        found = [_numbers(table, name) if name else None for name in (self.strata, self.cluster)]
         return found[0], found[1]
 
 
@@ -90,9 +88,14 @@ def _times(options: Namespace, formula: Formula | None) -> tuple[str, str]:
     return time, event
 
 
-def _numbers(frame: Frame, name: str) -> Indices:
-    """Return a number from 0 for the value of each row of a column, in the order of the values as texts, (m,)."""
-    values = frame.values(name)
-    if None in values:
-        raise InvalidData(f"{frame.where}, {frame.place(values.index(None))}: column {name!r} has a missing value")
-    return np.asarray(np.unique([plain(one or 0.0) for one in values], return_inverse=True)[1], dtype=np.int64)
+def _numbers(table: DataTable, name: str) -> Indices:
+    """Return a number from 0 for the cell of each row of a column, as it is written, in the order of texts, (m,).
+
+    So 7 and 007 have two numbers.
+    """
+    if name not in table.cells:
+        raise InvalidInput(f"{table.where}: {name!r} is the target, row names or weights, and no column of labels")
+    cells = table.cells[name]
+    if "" in cells:
+        raise InvalidData(f"{table.where}, line {table.line(cells.index(''))}: column {name!r} has a missing value")
+    return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.int64)

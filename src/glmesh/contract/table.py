@@ -50,7 +50,7 @@ class DataTable:
     index_base: int | None = None  # index in the file of column 0, 0 or 1; None: the file is no svmlight text
     # name -> its m cells as written, "" where one is missing, of columns whose texts were asked for
     cells: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    clusters: Labels | None = None  # (m,) labels of the rows' clusters, NaN or "" where missing; None: none are named
+    clusters: Labels | None = None  # (m,) labels of the rows' clusters, "" where missing; None: none are named
 
     @property
     def m(self) -> int:

@@ -13,7 +13,8 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.methods.totals.dealing import all_rows
 from glmesh.methods.totals.likelihood.final_totals import cluster_sums
 from glmesh.methods.totals.likelihood.models import likelihood_of
-from glmesh.problem.named import check_known, refuse_permuted
+from glmesh.problem.clusters import cluster_numbers
+from glmesh.problem.named import refuse_permuted
 from glmesh.types import Data, Indices
 
 SITE = "site"  # clusters="site": the rows of each part are one cluster
@@ -32,7 +33,7 @@ def of_rows(clusters: ArrayLike | None, y: ArrayLike, rows: str = "all") -> Indi
         raise InvalidInput("clusters are summed where all rows are; say rows='all', or fit without clusters")
     if isinstance(clusters, str):
         raise InvalidInput(f"clusters={clusters!r}: expected a label for each row; fit_nodes takes clusters='site'")
-    return _numbers(clusters, len(np.asarray(y)), "clusters")
+    return cluster_numbers(clusters, len(np.asarray(y)), "clusters")
 
 
 def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[Data, ...]]) -> list[Indices] | None:
@@ -54,7 +55,7 @@ def of_parts(clusters: Sequence[ArrayLike] | str | None, parts: Sequence[tuple[D
     for k, (labels, part) in enumerate(zip(clusters, parts, strict=True)):
         refuse_permuted(part[0], labels, f"clusters of part {k}", f"X of part {k}")
     each = enumerate(zip(clusters, sizes, strict=True))
-    own = [_numbers(labels, m, f"clusters of part {k}") for k, (labels, m) in each]
+    own = [cluster_numbers(labels, m, f"clusters of part {k}") for k, (labels, m) in each]
     starts = np.cumsum([0, *(len(one) for one in own)])
     return [one + start for one, start in zip(own, starts[:-1], strict=True)]
 
@@ -80,12 +81,3 @@ def clustered(result: Result, numbers: Sequence[Indices] | None) -> Result:
     return replace(
         result, statistics=replace(statistics, meats=statistics.meats | {"cluster": sums.T @ sums}, clusters=n)
     )
-
-
-def _numbers(labels: ArrayLike, m: int, name: str) -> Indices:
-    """Return a number from 0 for each of m labels, equal for equal labels, shape (m,)."""
-    check_known(labels, name)
-    given = np.asarray(labels)
-    if given.shape != (m,):
-        raise InvalidData(f"{name} has shape {given.shape}, expected {(m,)}: a label for each row of X")
-    return np.asarray(np.unique(given, return_inverse=True)[1])

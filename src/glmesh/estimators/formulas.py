@@ -49,11 +49,20 @@ class _Beside:
             more.pop()
         return more
 
-    def clusters_of(self, frames: Sequence[Frame]) -> list[list[str]] | None:
-        """Return the labels of the clusters of the rows of each frame; None: the fit has no clusters."""
-        if self.clusters is None:
+    def clusters_of(
+        self, frames: Sequence[Frame], tables: Sequence[DataFrame], rows: Sequence[Flags]
+    ) -> list[Array] | None:
+        """Return the labels of the clusters of the rows of each frame; None: the fit has no clusters.
+
+        They are those of `tables`, as they are there (no integer becomes a float); `rows` flags what is in `frames`.
+        """
+        name = self.clusters
+        if name is None:
             return None
-        return [[plain(one or 0.0) for one in frame.values(self.clusters)] for frame in frames]
+        return [
+            np.asarray(table[name].to_numpy())[kept] if name in frame.columns else np.array(frame.values(name))
+            for frame, table, kept in zip(frames, tables, rows, strict=True)
+        ]
 
 
 class FormulaMixin(BaseEstimator):  # type: ignore[misc]
@@ -146,7 +155,9 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
             raise InvalidData("no row is whole: each has a missing value in a column that the formula names")
         design = _design(made, frames, sites)
         y, labels = estimator._responses(made, frames, tables, rows)
-        estimator._fit_frames(made, design, frames, y, beside, apart=not hasattr(data, "columns"))
+        clusters_of_rows = beside.clusters_of(frames, tables, rows)
+        named = _named(made, y)
+        estimator._fit_frames(design, frames, named, beside, clusters_of_rows, apart=not hasattr(data, "columns"))
         estimator.design_, estimator._labels_of_response = design, labels
         estimator.rows_, estimator.rows_left_out_ = sum(frame.m for frame in whole), left_out
         return estimator
@@ -184,26 +195,24 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
 
     def _fit_frames(
         self,
-        formula: Formula,
         design: Design,
         frames: Sequence[Frame],
-        y: Sequence[tuple[Array, ...]],
+        y: Sequence[tuple[Data, ...]],
         beside: _Beside,
+        labels: list[Array] | None,
         *,
         apart: bool,
     ) -> None:
         """Fit this estimator to the design columns of the frames; `apart`: each is the data of a node.
 
-        `y` are the responses of each frame, as `_responses` returns them.
+        `y` are the responses of each frame, as `_named` returns them; `labels` those of the clusters of its rows.
         """
         import pandas as pd
 
         parts: list[tuple[Data | None, ...]] = []
         for frame, own in zip(frames, y, strict=True):
             X = pd.DataFrame(design.matrix(frame), columns=list(design.names))
-            target = own if formula.survival else (pd.Series(own[0], name=formula.response),)
-            parts.append((X, *target, *beside.of_rows(frame)))
-        labels = beside.clusters_of(frames)
+            parts.append((X, *own, *beside.of_rows(frame)))
         options: dict[str, object] = {} if labels is None else {"clusters": labels if apart else labels[0]}
         if beside.strata is not None:
             if apart:
@@ -231,6 +240,13 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         """Remove what an earlier fit by a formula left behind."""
         for name in ("design_", "rows_", "rows_left_out_", "_labels_of_response"):
             self.__dict__.pop(name, None)
+
+
+def _named(formula: Formula, y: Sequence[tuple[Array, ...]]) -> Sequence[tuple[Data, ...]]:
+    """Return the responses of each frame, with the name of the formula's response; times and events have none."""
+    import pandas as pd
+
+    return y if formula.survival else [(pd.Series(own[0], name=formula.response),) for own in y]
 
 
 def _tables(data: Any) -> tuple[list[DataFrame], list[str | float | None]]:

@@ -150,7 +150,11 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
 
 def _numeric(column: pa.ChunkedArray, kind: str, *, written: bool) -> ColumnData:
     """Return a column of numbers or truth values as ColumnData of this `kind`; `written`: with its cells as text."""
+    from pyarrow import types
+
     values = _floats(column)
+    if written and types.is_integer(column.type):  # which float64 tells apart up to 2^53 only
+        return ColumnData(values, kind, cells=tuple(_as_text(column).to_pylist()))
     cells = tuple("" if one != one else _written(one) for one in values.tolist()) if written else None
     return ColumnData(values, kind, cells=cells)
 

@@ -15,10 +15,11 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
 from glmesh.functions.row_losses import RowLoss
 from glmesh.linalg import Columns
+from glmesh.problem.clusters import cluster_numbers
 from glmesh.problem.named import Names, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
-from glmesh.types import Array, Data, Indices, Vector
+from glmesh.types import Data, Indices, Vector
 from glmesh.validation import LARGEST, are_usable, is_missing, unusable
 
 
@@ -38,11 +39,11 @@ class NodeData:
     """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
     `m` is the number of samples and `p` that of features held here; `where` names the node in error messages. `names`
-    are the names of the features, None if they have none; `clusters`, shape (m,), are labels of rows that may depend on
-    each other, None if there are none.
+    are the names of the features, None if they have none; `clusters`, shape (m,), are numbers from 0, equal for rows
+    that may depend on each other, None if there are none.
     """
 
-    clusters: Array | None = None
+    clusters: Indices | None = None
 
     def __init__(
         self,
@@ -91,15 +92,13 @@ class NodeData:
         new._set_targets(y, sample_weight)
         return new
 
-    def with_clusters(self, labels: Array) -> NodeData:
+    def with_clusters(self, labels: ArrayLike) -> NodeData:
         """Return a copy of this data whose rows have the labels of clusters, shape (m,); columns are shared.
 
-        Rows with equal labels may depend on each other. Raise InvalidData for another number of labels.
+        Rows with equal labels may depend on each other. Raise InvalidData for labels that `cluster_numbers` refuses.
         """
-        if np.shape(labels) != (self.m,):
-            raise InvalidData(f"clusters{self.where} have shape {np.shape(labels)}, expected {(self.m,)}: one per row")
         new = copy.copy(self)
-        new.clusters = labels
+        new.clusters = cluster_numbers(labels, self.m, f"clusters{self.where}")
         return new
 
     @staticmethod
@@ -107,6 +106,8 @@ class NodeData:
         spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
     ) -> NodeData:
         """Return a NodeData of these columns, targets and weights, which were checked earlier, without a check.
+
+        It has no clusters.
 
         `where` names the node in messages; `names` are those of the features, None if they have none.
         """

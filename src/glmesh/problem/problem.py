@@ -26,7 +26,7 @@ from glmesh.problem.objectives import NodeObjectives
 from glmesh.problem.offsets import OFFSET, hold_offset, with_offset
 from glmesh.problem.parts import data_of_nodes
 from glmesh.problem.spec import ProblemSpec, Split, loss_of
-from glmesh.types import Array, Data, Indices, Vector
+from glmesh.types import Data, Indices, Vector
 
 
 class Problem(NodeObjectives):
@@ -340,14 +340,14 @@ class Problem(NodeObjectives):
         new.check()
         return new
 
-    def with_clusters(self, clusters: Sequence[Array]) -> Problem:
+    def with_clusters(self, clusters: Sequence[ArrayLike]) -> Problem:
         """Return the problem with clusters of rows inside of each node's data, which is apart; columns are shared.
 
         A fit of a family without a penalty then sums what standard errors of kind "cluster" need, in its own totals.
 
         Parameters
         ----------
-        clusters : sequence of arrays of shape (m_k,)
+        clusters : sequence of array-likes of shape (m_k,)
             Labels of the rows of each node; equal labels at two nodes are two clusters.
 
         Returns
@@ -360,7 +360,7 @@ class Problem(NodeObjectives):
         InvalidInput
             The data is pooled, so that a cluster may come to lie at several nodes.
         InvalidData
-            There is not a label for each row.
+            There is not a label, a text or a number, for each row.
         """
         if self.pooled or len(clusters) != len(self.parts):
             raise InvalidInput(

@@ -31,8 +31,8 @@ def texts_wanted(part: ProblemPart) -> tuple[str, ...]:
 def with_clusters(table: DataTable, part: ProblemPart) -> DataTable:
     """Return a site's table with the labels of its rows' clusters, if [problem] names their column.
 
-    Without a formula, which says which columns are features, that column is none. Raise Mismatch for a table without
-    the column.
+    Labels are the cells as they are written: 7 and 007 are two. Without a formula, which says which columns are
+    features, that column is none. Raise Mismatch for a table without the column.
     """
     if not part.cluster:
         return table
@@ -47,12 +47,7 @@ def with_clusters(table: DataTable, part: ProblemPart) -> DataTable:
             f"{table.where}: {what} the column {part.cluster!r} (cluster), beside target, ids and weights; the file "
             f"has {listed(names)}; rename the column, or correct the name in the federation file"
         )
-    frame = Frame.of_table(table)
-    if frame.is_text(part.cluster):
-        texts = [str(one or "") for one in frame.values(part.cluster)]
-        table = replace(table, clusters=np.array(texts, dtype=np.str_))
-    else:
-        table = replace(table, clusters=frame.numbers(part.cluster))
+    table = replace(table, clusters=np.array(table.cells[part.cluster], dtype=np.str_))
     if part.formula:
         return table
     kept = [k for k, name in enumerate(names) if name != part.cluster]
@@ -65,7 +60,7 @@ def check_clusters(table: DataTable, part: ProblemPart) -> None:
     labels = table.clusters
     if labels is None:
         return
-    lacks = labels == "" if labels.dtype.kind == "U" else np.isnan(labels)
+    lacks = labels == ""
     if lacks.any():
         missing = "a missing value" if lacks.sum() == 1 else "missing values"
         raise Mismatch(
