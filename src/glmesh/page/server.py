@@ -206,6 +206,11 @@ class LivePage:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def seen(self) -> str:
+        """Return the version of the page that a browser fetched last; "" before the first request with the token."""
+        return self._server.seen
+
     def _draw(self, before: Snapshot | None) -> Snapshot:
         """Return the page as it is to be seen now; the one `before`, None: there is none, if nothing is new."""
         title, content = self._source()
@@ -246,7 +251,7 @@ class LivePage:
         if time.monotonic() < self._server.asked + WATCHED:
             self._redraw()
             until = time.monotonic() + FAREWELL
-            while time.monotonic() < until and self._server.seen != self._server.snapshot.version:
+            while time.monotonic() < until and self.seen != self._server.snapshot.version:
                 time.sleep(0.05)
         self._server.shutdown()
         self._server.server_close()
