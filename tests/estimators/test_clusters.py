@@ -111,7 +111,7 @@ def test_labels_are_told_apart_as_they_are_given_beyond_what_float64_holds():
         model = glmesh.GLMRegressor.from_formula("y ~ a", frame, family="poisson", clusters="id")
         assert model.result_.statistics.clusters == len(set(frame["id"]))
     frame["id"] = [None, *np.repeat(BEYOND, 2)[1:]]  # pandas makes floats of them
-    with pytest.raises(InvalidData, match="float64 so large .* integers or texts"):
+    with pytest.raises(InvalidData, match=r"float64 so large .* integers or texts"):
         glmesh.GLMRegressor.from_formula("y ~ a", frame.astype({"id": float}), family="poisson", clusters="id")
 
 
