@@ -90,7 +90,7 @@ def test_a_problem_takes_clusters_inside_of_the_data_of_nodes_only():
     pooled = glmesh.Problem.glm(X, Y, family="poisson", alpha=0.0)
     with pytest.raises(InvalidInput, match=r"take Problem\.from_nodes"):
         pooled.with_clusters([LABELS])
-    with pytest.raises(InvalidData, match="clusters of node 0 have shape"):
+    with pytest.raises(InvalidData, match="clusters of node 0 has shape"):
         apart.with_clusters([LABELS[own][:-1] for own in SITES])
     with pytest.raises(InvalidInput, match="new samples would have none"):
         apart.with_clusters([LABELS[own] for own in SITES]).grown(0, X[:2], Y[:2])

@@ -48,7 +48,7 @@ def _array(labels: ArrayLike, name: str) -> Array:
 
 def _refuse_rounded(given: Array, name: str) -> None:
     """Raise InvalidData for floats of a size at which neighbouring whole numbers are the same float."""
-    if given.dtype.kind == "f" and (np.abs(given) >= 2.0 ** (np.finfo(given.dtype.name).nmant + 1)).any():
+    if given.dtype.kind == "f" and (np.spacing(np.abs(given)) > 1.0).any():
         raise InvalidData(
             f"{name} holds {given.dtype} so large that whole numbers beside each other are the same; give labels as "
             "integers or texts (a gap makes pandas turn integers into float64)"

@@ -12,6 +12,7 @@ import pytest
 import statsmodels.api as sm
 
 from glmesh.cli import main
+from glmesh.cli.train_beside import Beside
 from glmesh.contract import DataTable
 from glmesh.errors import GlmeshError, UnsuitablePair
 from glmesh.federation.config import Federation, ProblemPart
@@ -19,10 +20,13 @@ from glmesh.federation.config.site import SiteRules
 from glmesh.federation.monitor.doctor import examine
 from glmesh.federation.node.answer import Answer
 from glmesh.federation.node.discretion import SiteDiscretion, pairs
+from glmesh.federation.node.program import SiteProgram
 from glmesh.federation.node.rules import RuleBook
-from glmesh.federation.node.totals_store import Kept, cluster_digests, rows_changed
+from glmesh.federation.node.site_table import texts_wanted, with_clusters
+from glmesh.federation.node.totals_store import Kept, TotalsStore, cluster_digests, clusters_between
 from glmesh.federation.node.training import TrainingOutcome
-from glmesh.federation.totals.memory import MemberMemory
+from glmesh.federation.totals.memory import FederationInfo, MemberMemory
+from glmesh.files.data_files import read_table
 from glmesh.inference import Inference
 from glmesh.methods.totals.likelihood.statistics import HELD_BACK
 from glmesh.types import Array, Matrix
@@ -41,6 +45,14 @@ def clustered(name: str, of: int = OF) -> tuple[list[DataTable], ProblemPart]:
     return [replace(one, clusters=own) for one, own in zip(parts, labels, strict=True)], part
 
 
+def lenient(parts: list[DataTable], part: ProblemPart, **rules: Any) -> list[SiteProgram]:
+    """Programs of sites that tell sums of which one cluster is most, so that 20 will do."""
+    sites = programs(parts, part, rules=SiteRules(largest_share=0.9, effective_rows=1.0, **rules))
+    for one in sites:
+        one.rules = sites[0].rules
+    return sites
+
+
 def allowed(scores: Matrix, labels: Array, **rules: Any) -> bool:
     changed = rules.pop("changed", 0)
     book = RuleBook(SiteRules(**rules), "alice", False, False, clusters_changed=changed)
@@ -55,10 +67,7 @@ def test_every_family_has_the_simulators_bits(name: str) -> None:
     parts, part = clustered(name, of)
     if part.alpha:
         return
-    sites = programs(parts, part, rules=SiteRules(largest_share=0.9, effective_rows=1.0))
-    for one in sites:
-        one.rules = sites[0].rules
-    answer, expected = together(sites).answer, simulated(parts, part)
+    answer, expected = together(lenient(parts, part)).answer, simulated(parts, part)
     assert answer.statistics is not None
     assert expected.statistics is not None
     assert answer.statistics.clusters == expected.statistics.clusters == sum(-(-one.m // of) for one in parts)
@@ -72,7 +81,7 @@ def test_every_family_has_the_simulators_bits(name: str) -> None:
 @pytest.mark.parametrize(("name", "family"), [("poisson", sm.families.Poisson()), ("binomial", sm.families.Binomial())])
 def test_standard_errors_are_those_of_the_pooled_rows_in_statsmodels(name: str, family: Any) -> None:
     parts, part = clustered(name)
-    answer = together(programs(parts, part)).answer
+    answer = together(lenient(parts, part)).answer
     assert answer.statistics is not None
     X, y = np.vstack([one.X for one in parts]), np.concatenate([one.y for one in parts if one.y is not None])
     labels = np.concatenate([1000 * k + np.arange(one.m) // OF for k, one in enumerate(parts)])
@@ -90,7 +99,9 @@ def test_standard_errors_are_those_of_the_pooled_rows_in_statsmodels(name: str, 
 
 def test_a_site_with_few_clusters_gives_none_to_all_and_the_rest_of_the_table_is_as_before() -> None:
     parts, part = clustered("poisson")
-    found = together(programs(parts, part, rules=SiteRules(least_clusters=21)))  # alice has 20
+    found = together(
+        programs(parts, part, rules=SiteRules(least_clusters=21, largest_share=0.9, effective_rows=1.0))
+    )  # alice has 20
     assert found.answer.statistics is not None
     assert found.answer.statistics.clusters == HELD_BACK
     assert "cluster" not in found.answer.statistics.meats
@@ -100,7 +111,7 @@ def test_a_site_with_few_clusters_gives_none_to_all_and_the_rest_of_the_table_is
     assert "No standard errors by clusters" in str(Inference(found.answer.statistics).summary())
     with pytest.raises(UnsuitablePair, match="few clusters of some site would have shown"):
         Inference(found.answer.statistics).vcov("cluster")
-    told = together(programs(parts, part)).answer
+    told = together(lenient(parts, part)).answer
     np.testing.assert_array_equal(told.coef, found.answer.coef)
     assert told.statistics is not None
     assert told.statistics.clusters == 20 + 25 + 30
@@ -112,11 +123,13 @@ def test_the_sums_of_a_site_that_is_one_cluster_could_be_computed_and_are_not_to
     total = scores.sum(axis=0)
     told = np.linalg.eigh(np.outer(total, total))
     np.testing.assert_allclose(np.sqrt(told[0][-1]) * np.abs(told[1][:, -1]), np.abs(total))
-    assert not allowed(scores, own)
-    assert allowed(scores, np.arange(60) // 4)
-    assert not allowed(scores, np.arange(60) // 7)  # nine clusters
-    assert allowed(scores, np.arange(60) // 6)  # ten
-    assert not allowed(rng.normal(size=(60, 5)), np.arange(60) // 5)  # 12 clusters for five coefficients
+    assert not allowed(scores, own, largest_share=0.9, effective_rows=1.0)
+    assert allowed(scores, np.arange(60) // 4, largest_share=0.9, effective_rows=1.0)
+    assert not allowed(scores, np.arange(60) // 7, largest_share=0.9, effective_rows=1.0)  # nine clusters
+    assert allowed(scores, np.arange(60) // 6, largest_share=0.9, effective_rows=1.0)  # ten
+    assert not allowed(
+        rng.normal(size=(60, 5)), np.arange(60) // 5, largest_share=0.9, effective_rows=1.0
+    )  # 12 clusters for five coefficients
 
 
 def test_a_cluster_of_many_rows_that_makes_up_most_of_the_sum_is_not_told() -> None:
@@ -150,21 +163,83 @@ def test_the_naive_twin_of_pairs() -> None:
     assert pairs(np.zeros((0, 3)), np.zeros(0)).shape == (0,)
 
 
-def test_what_was_contributed_once_counts_for_ever() -> None:
-    first, few, many = (np.arange(n, n + 40, dtype=np.uint64) for n in (0, 2, 30))
-    kept = Kept(MemberMemory("", ()), b"", first, first, clusters=first)
+def kept_of(clusters: Array) -> Kept:
+    none = np.zeros(0, dtype=np.uint64)
+    return Kept(MemberMemory("", ()), b"", none, none, clusters=clusters)
+
+
+def partition(*groups: int) -> Array:
+    """Digests of clusters, behind the one number that says whether they are all the same."""
+    return np.array([hash(groups) % 2**63, *sorted(groups)], dtype=np.uint64)
+
+
+def test_what_was_told_once_counts_for_ever_and_what_was_held_back_does_not() -> None:
+    kept = kept_of(partition(*range(40)))
+    kept.tell_clusters()
+    changed = []
+    for month in range(1, 9):  # three new patients a month, and d = 3
+        kept.clusters = partition(*range(40 + 3 * month))
+        changed.append(kept.clusters_changed)
+        if changed[-1] >= 10:
+            kept.tell_clusters()
+    assert changed == [3, 6, 9, 12, 3, 6, 9, 12]
+    kept.clusters = partition(*range(40))
+    assert kept.clusters_changed == 12  # less than it was, and nothing beside what was told
+    kept.clusters = kept.clusters[:0]
     assert kept.clusters_changed == 0
-    for now, changed in ((first, 0), (few, 4), (few, 4), (many, 56), (first, 4)):
-        kept.clusters = now
+
+
+def test_the_side_with_fewer_clusters_counts_and_other_columns_alone_count_as_few() -> None:
+    kept = kept_of(partition(*range(40)))
+    kept.tell_clusters()
+    for now, changed in (
+        (range(40), 0),
+        ((*range(100, 106), *range(6, 40)), 6),  # three rows moved among six clusters
+        ((*range(100, 110), *range(5, 40)), 5),  # five households split in two
+        (range(30), 10),
+    ):
+        kept.clusters = partition(*now)
         assert kept.clusters_changed == changed
-        kept.contribute(())
-    assert len(kept.partitions) == 3
-    kept.clusters = first[:0]
-    assert kept.clusters_changed == 0
+    kept.clusters = partition(*range(40))
+    kept.clusters[0] += 1
+    assert kept.clusters_changed == 1
+
+
+def test_partitions_of_all_files_of_a_folder_are_known(tmp_path: Path) -> None:
+    (site, *_) = programs(*clustered("poisson"))
+    (first,) = site.block.clusters or ()
+    second = np.array([f"b{k // 5}" for k in range(len(first))])
+    moved = second.copy()
+    moved[0] = moved[-1]
+
+    def fit(digest: str, labels: Array, *, tells: bool, X: Any = None) -> int:
+        class Somewhere:
+            state = tmp_path
+
+            class federation:
+                pass
+
+        Somewhere.federation.digest = digest * 16  # type: ignore[attr-defined]
+        info = FederationInfo("f", ("a", "b", "c"), ((1, 2), (0, 2), (0, 1)), 0)
+        store = TotalsStore(Somewhere(), info)  # type: ignore[arg-type]
+        block = replace(site.block, clusters=[labels], X=site.block.X if X is None else [X])
+        kept = store.load(block)
+        if tells:
+            kept.tell_clusters()
+        store.save(kept)
+        return kept.clusters_changed
+
+    assert fit("1", first, tells=True) == 0
+    fit("2", second, tells=True)
+    fit("1", first, tells=False)  # a node of the first file is started once more
+    for wider in (None, np.hstack([site.block.X[0], np.zeros((len(first), 1))])):
+        for again in ("3", "4"):  # the third fit after a held-back one
+            assert fit(again if wider is None else again * 2, moved, tells=False, X=wider) == 2
+    assert fit("5", first, tells=False) == 16
 
 
 def test_few_clusters_that_have_changed_since_the_last_fit_are_not_told() -> None:
-    scores, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) // 4
+    scores, labels = np.random.default_rng(1).normal(size=(60, 3)), np.arange(60) // 4
     assert [allowed(scores, labels, changed=n) for n in (0, 4, 9, 10)] == [True, False, False, True]
     assert allowed(scores, labels, changed=4, small_changes=True)
 
@@ -177,8 +252,26 @@ def test_clusters_are_the_same_whatever_their_labels_and_differ_where_a_row_move
     np.testing.assert_array_equal(before, again)
     moved = labels.copy()
     moved[0] = labels[-1]
-    assert rows_changed(before, cluster_digests(replace(site.block, clusters=[moved]), b"key")) == 4
+    assert clusters_between(before, cluster_digests(replace(site.block, clusters=[moved]), b"key")) == 2
     assert len(cluster_digests(replace(site.block, clusters=None), b"key")) == 0
+
+
+def test_a_level_that_few_clusters_have_could_be_read_from_its_row_of_the_sum_and_is_not_told() -> None:
+    rng = np.random.default_rng(0)
+    labels, slopes = np.arange(160) // 4, rng.normal(size=160)
+
+    def scores(level: Array) -> Matrix:
+        return np.column_stack([rng.normal(size=160), level, np.ones(160)]) * slopes[:, None]
+
+    rare = np.isin(labels, [0, 1])
+    slopes[rare] -= slopes[rare].mean()  # as at the maximum
+    told = scores(rare)
+    sums = np.stack([told[labels == one].sum(axis=0) for one in range(40)])
+    row = (sums.T @ sums)[1]
+    np.testing.assert_allclose(np.abs(row / np.sqrt(row[1] / 2.0)), np.abs(sums[0] - sums[1]), atol=1e-12)
+    for level in (rare, ~rare, np.isin(labels, range(4))):
+        assert not allowed(scores(level), labels)
+    assert allowed(scores(labels < 20), labels)
 
 
 # real sites
@@ -251,9 +344,9 @@ def test_who_moves_a_row_to_another_cluster_holds_the_next_sum_back(tmp_path: Pa
     # as earlier versions wrote it
     head, _, body = file.read_bytes().partition(b"\n")
     tree = json.loads(head)
-    assert tree.pop("clusters") == [25, 25]
+    assert tree.pop("clusters") == [26, 26]  # one number for all beside that of each cluster
     last = tree["sizes"].pop()
-    assert last == 8 * 50
+    assert last == 8 * 52
     file.write_bytes(json.dumps(tree).encode() + b"\n" + body[:-last])
     assert {one.what: one.seen for one in examine(tmp_path / "bob.toml")}["released"] == before
 
@@ -289,6 +382,23 @@ def test_doctor_says_what_is_wrong_with_a_column_of_clusters_and_with_few_of_the
     node.write_text(node.read_text() + "\n[rules]\nleast_clusters = 21\n")
     said = [one for one in examine(node) if "20 clusters, least_clusters = 21" in one.seen]
     assert [one.level for one in said] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    "ids", [[str(2**53 + k) for k in range(4)], ["007", "7", "08", "8"], ["1e3", "1000", "1.0", "1"]]
+)
+def test_labels_are_cells_as_they_are_written(ids: list[str], tmp_path: Path) -> None:
+    path, part = tmp_path / "t.csv", ProblemPart(family="binomial", cluster="id")
+    path.write_text("x,id,y\n" + "".join(f"{k},{one},{k % 2}\n" for k, one in enumerate(ids)))
+    found = with_clusters(read_table(path, target="y", texts=texts_wanted(part)), part)
+    assert found.clusters is not None
+    assert found.clusters.tolist() == ids
+    whole = pytest.importorskip("pandas").DataFrame({"x": range(4), "id": [2**53 + k for k in range(4)], "y": 1.0})
+    whole.to_parquet(tmp_path / "t.parquet")
+    found = with_clusters(read_table(tmp_path / "t.parquet", target="y", texts=texts_wanted(part)), part)
+    assert len(np.unique(found.clusters)) == 4
+    numbers = Beside(cluster="id").numbers(read_table(path, target="y", texts=("id",)))[1]
+    assert len(np.unique(numbers)) == 4
 
 
 # the federation file

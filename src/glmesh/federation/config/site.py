@@ -23,7 +23,7 @@ most_columns = 0.33                 # coefficients per row
 largest_share = 0.5                 # of one row in the trace of the Hessian, at every point
 effective_rows = 5.0                # rows that the curvature is spread over, at every point
 reveal_support = false              # true: losses with kinks, whose totals show single rows
-small_changes = false               # true: a file in which few rows have changed since the last fit
+small_changes = false               # true: a file in which few rows (or clusters) have changed since the last fit
 most_vectors = 0                    # totals with a number per row, where sites hold columns; 0: no limit
 
 [neighbours]                        # addresses that are others from here
@@ -77,7 +77,7 @@ class SiteRules:
     largest_share: float = 0.5  # of one row in the trace of the Hessian
     effective_rows: float = 5.0  # (sum h)^2 / sum h^2 over the rows' curvatures h
     reveal_support: bool = False  # whether losses with kinks are allowed, whose totals show rows at the kink
-    small_changes: bool = False  # whether a file may differ by a few rows (or columns) from that of the last fit
+    small_changes: bool = False  # whether a file may differ by a few rows, columns or clusters from earlier fits
     most_vectors: int = 0  # totals with a number per row that the site adds to, where sites hold columns; 0: no limit
 
 

@@ -7,8 +7,9 @@ that none is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from glmesh.methods.totals.likelihood.cone_sums import ConeQuery, shares
 from glmesh.methods.totals.likelihood.final_totals import cluster_sums
 from glmesh.types import Array, Flags, Matrix, Vector
 
+ROUNDING = 1e-12  # [scores] relative difference of two products that are equal but for rounding
 COUNTS = ("cone_point", "cone_direction", "cone_rounded")  # fields: rows, and three numbers that matter if not 0
 
 
@@ -90,14 +92,45 @@ class SiteDiscretion:
         `scores` have shape (m, k). The difference from HC0, which is about clusters of several rows alone, must show as
         little, and so must that from the sum of an earlier fit.
         """
-        k = scores.shape[1]
-        sizes = (cluster_sums(scores, labels)[0] ** 2).sum(axis=1)
-        shown = self.rules.shows_few_clusters(k, sizes) or self.rules.shows_few_clusters(k, pairs(scores, labels))
-        return not (shown or self.rules.shows_changed_clusters(k))
+        rules, k = self.rules, scores.shape[1]
+        sums = cluster_sums(scores, labels)[0]
+        shown = rules.shows_few_clusters(k, (sums**2).sum(axis=1)) or rules.shows_few_clusters(k, pairs(scores, labels))
+        if shown or rules.shows_changed_clusters(k):
+            return False
+        return not any(self._shows_in_one(values, labels) for values in coordinates(scores))
+
+    def _shows_in_one(self, values: Vector, labels: Array) -> bool:
+        """Return whether a row of the sum over clusters would show few: those alone have a score in its coordinate.
+
+        `values`, shape (m,), are the rows' scores there. Row j adds up the scores of clusters times those in j, which
+        are the weights; of the difference from HC0, whose numbers are products of two scores, none may stand out.
+        """
+        own, two = cluster_sums(values[:, None], labels)[0][:, 0], pairs(values[:, None], labels)
+        shows_few = self.rules.shows_few
+        return shows_few(1, np.abs(own), own**2) or shows_few(1, (two > 0.0).astype(np.float64), two)
 
     def check_shape(self, curvatures: Vector) -> None:
         """Raise Refusal if one row, or few rows, make up most of the second derivatives by the shape's logarithm."""
         self.rules.check_shape(np.abs(curvatures))
+
+
+def coordinates(scores: Matrix) -> Iterator[Vector]:
+    """Yield the scores of m rows by each of k coefficients, and less what most rows have of another one, each (m,).
+
+    `scores` have shape (m, k). Where a column is 0/1, its scores less those of the intercept are about the rows with 0;
+    so it is with any two columns of which one is the same multiple of the other in more than half of the rows.
+    """
+    yield from scores.T
+    for one, other in permutations(scores.T, 2):
+        used = one != 0.0
+        if not used.any():
+            continue
+        ratios = np.sort(other[used] / one[used])
+        most = ratios[len(ratios) // 2]
+        less = other - most * one
+        less[np.abs(less) <= ROUNDING * np.abs(other)] = 0.0
+        if most != 0.0 and 2 * np.count_nonzero(less[used]) < len(ratios):
+            yield less
 
 
 def pairs(scores: Matrix, labels: Array) -> Vector:

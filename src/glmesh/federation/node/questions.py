@@ -11,6 +11,7 @@ import numpy as np
 from glmesh.core.totals import Sums, Total, Whole, summation
 from glmesh.federation.totals import Beginning, Unequal, WantedTotal
 from glmesh.federation.totals.masks import edges_below, largest_edges
+from glmesh.methods.totals.likelihood.closing import CLUSTER
 from glmesh.types import Indices, Unsigned, Vector
 
 # [parts of the point, in the norm of the Hessian] by which sites may differ, because replicated arithmetic rounds
@@ -95,3 +96,9 @@ class Questions:
         answer = yield WantedTotal(request, content, marks, again)
         self.place += 1
         return answer
+
+
+def is_about_clusters(request: bytes) -> bool:
+    """Return whether a request for a total, as `Questions` yields it, is for a sum over clusters."""
+    head = request.partition(b"\n")[0]
+    return bool(head) and CLUSTER in json.loads(head).get("fields", {})

@@ -20,6 +20,7 @@ from glmesh.federation.node.levels import DesignAgreement
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.own_rows import OwnRows
 from glmesh.federation.node.program import FormulaColumns, SiteProgram, site_method
+from glmesh.federation.node.questions import is_about_clusters
 from glmesh.federation.node.rules import RuleBook, has_constant_curvature, largest_leverage
 from glmesh.federation.node.totals_store import Kept, TotalsStore, federation_info
 from glmesh.federation.node.training import Ending, TrainingOutcome, look_again
@@ -227,10 +228,12 @@ class Totalling:
             message = self._neighbourhood.links.inbox.get(0.0)
         assert self._runner is not None
         now = time.monotonic()
-        self._runner.advance(now)
-        bundles = self.machine.poll(now)
-        self._runner.advance(now)
-        bundles = [*bundles, *self.machine.poll(now)]
+        bundles = []
+        for _ in range(2):
+            self._runner.advance(now)
+            if is_about_clusters(self._runner.request):
+                self._kept.tell_clusters()
+            bundles += self.machine.poll(now)
         self._count_released([part for _, bundle in bundles for part in bundle.parts])
         for peer, bundle in bundles:
             self._save()
@@ -269,7 +272,7 @@ class Totalling:
             self._kept.contribute(self.info.names)
         state = (
             *(memory.promised, memory.record, memory.held, memory.vote, memory.voters),
-            *(self._kept.released, self.machine.has_contributed),
+            *(self._kept.released, self.machine.has_contributed, len(self._kept.partitions)),
         )
         if state != self._saved:
             self._store.save(self._kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMem
 from glmesh.federation.totals.statements import Held, Record, Vote, built, plain
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Rows
-from glmesh.types import SampleMatrix, Unsigned
+from glmesh.types import Indices, SampleMatrix, Unsigned
 
 _BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
 
@@ -32,18 +33,41 @@ def row_digests(block: Rows, key: bytes) -> Unsigned:
 
 
 def cluster_digests(block: Rows, key: bytes) -> Unsigned:
-    """Return 8 bytes of keyed BLAKE2b of the rows of each cluster, whatever its label, as uint64, ascending.
+    """Return 8 bytes of keyed BLAKE2b of each cluster's targets and weights, as uint64, behind one number for all.
 
-    The shape is (n,) for n clusters; there are none if no clusters are named. They stay at the site.
+    The first number is of the rows of all clusters, with their columns; the others, ascending, depend on neither labels
+    nor columns, which another federation file may choose. The shape is (1 + n,) for n clusters, (0,) if no clusters are
+    named. They stay at the site.
     """
     if block.clusters is None:
         return np.zeros(0, dtype=np.uint64)
     _, which = np.unique(block.clusters[0], return_inverse=True)
-    rows = _digests(block, key)
+    exact = _grouped(_digests(block, key), which, key)
+    whole = _numbers([hashlib.blake2b(exact.tobytes(), key=key, digest_size=8).digest()])
+    return np.concatenate([whole, _grouped(_digests(block, key, columns=False), which, key)])
+
+
+def _grouped(rows: Unsigned, which: Indices, key: bytes) -> Unsigned:
+    """Return a digest of the digests of the rows of each cluster, ascending; `which` has each row's cluster."""
     order = np.lexsort((rows, which))
     ends = np.flatnonzero(np.diff(which[order])) + 1
     groups = [one.astype("<u8").tobytes() for one in np.split(rows[order], ends)]
     return np.sort(_numbers([hashlib.blake2b(one, key=key, digest_size=8).digest() for one in groups]))
+
+
+def clusters_between(before: Unsigned, now: Unsigned) -> int:
+    """Return how few clusters a difference of two sums is about, given their `cluster_digests`; 0: about none.
+
+    It is the number of clusters that are gone, or of those that are new, whichever is less, if there are any of both;
+    at least 1 if only columns differ, because nobody can tell then how many rows changed beside them.
+    """
+    if np.array_equal(before[:1], now[:1]):
+        return 0
+    names, places = np.unique(np.concatenate([before[1:], now[1:]]), return_inverse=True)
+    old = np.bincount(places[: len(before) - 1], minlength=len(names))
+    new = np.bincount(places[len(before) - 1 :], minlength=len(names))
+    sides = [int(np.maximum(old - new, 0).sum()), int(np.maximum(new - old, 0).sum())]
+    return min((n for n in sides if n), default=1)
 
 
 def _numbers(digests: list[bytes]) -> Unsigned:
@@ -51,13 +75,14 @@ def _numbers(digests: list[bytes]) -> Unsigned:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def _digests(block: Rows, key: bytes) -> Unsigned:
-    """Return the digests of `row_digests` in the order of the rows."""
+def _digests(block: Rows, key: bytes, *, columns: bool = True) -> Unsigned:
+    """Return the digests of `row_digests` in the order of the rows; `columns` False: of targets and weights alone."""
     X: SampleMatrix = block.X[0]
     out = []
     for k, (y, weight) in enumerate(zip(block.y[0], block.weight[0], strict=True)):
-        row = X[k] if isinstance(X, np.ndarray) else X[[k]].toarray()[0]
-        content = row.tobytes() + np.array([y, weight]).tobytes()
+        content = np.array([y, weight]).tobytes()
+        if columns:
+            content = (X[k] if isinstance(X, np.ndarray) else X[[k]].toarray()[0]).tobytes() + content
         out.append(hashlib.blake2b(content, key=key, digest_size=8).digest())
     return _numbers(out)
 
@@ -65,7 +90,7 @@ def _digests(block: Rows, key: bytes) -> Unsigned:
 def rows_changed(before: Unsigned, now: Unsigned) -> int:
     """Return how many rows were added or removed between two files; `before` and `now` are their `row_digests`.
 
-    A row that occurs several times counts as often. Of `cluster_digests` it is the number of clusters.
+    A row that occurs several times counts as often.
     """
     names, counts = np.unique(np.concatenate([before, now]), return_inverse=True)
     old = np.bincount(counts[: len(before)], minlength=len(names))
@@ -91,25 +116,31 @@ class Kept:
     members_changed: bool = False  # whether the last contribution was to others than the members now
     # `cluster_digests` of the rows that the memory's pin names; none if no clusters are named
     clusters: Unsigned = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    partitions: list[Unsigned] = field(default_factory=list)  # those of all contributions with clusters, each once
+    # those of which the site has told the sum, each once, also in fits of other federation files
+    partitions: list[Unsigned] = field(default_factory=list)
     # the memory holds a model in which this site has other rows, or other clusters of them, than it has now
     outdated: bool = False
 
     @property
     def clusters_changed(self) -> int:
-        """Return how many clusters differ, as sets of rows, from those of a contribution before; 0: none do.
-
-        Where there were several contributions, it is the least number above 0.
-        """
+        """Return `clusters_between` now and a sum told before; of several the least above 0, 0 if none changed."""
         if not len(self.clusters):
             return 0
-        return min((n for one in self.partitions if (n := rows_changed(one, self.clusters))), default=0)
+        return min((n for one in self.partitions if (n := clusters_between(one, self.clusters))), default=0)
 
     def contribute(self, members: tuple[str, ...]) -> None:
-        """Note that the rows and clusters of now were contributed, to these members."""
+        """Note that the rows of now were contributed, to these members."""
         self.contributed, self.members = self.digests, members
-        if len(self.clusters) and not any(np.array_equal(one, self.clusters) for one in self.partitions):
-            self.partitions.append(self.clusters)
+
+    def tell_clusters(self) -> None:
+        """Note that the sum over the clusters of now is told."""
+        self.remember([self.clusters] if len(self.clusters) else [])
+
+    def remember(self, partitions: Sequence[Unsigned]) -> None:
+        """Add partitions of which the sums were told to those that are known."""
+        for new in partitions:
+            if not any(np.array_equal(one, new) for one in self.partitions):
+                self.partitions.append(new)
 
 
 class TotalsStore:
@@ -126,16 +157,19 @@ class TotalsStore:
         """Return the content of the file for the rows that the site has now.
 
         If there is no file, the newest one of an earlier federation file in the folder says which rows the site has
-        contributed, and where that fit began; else the memory is new. If the rows, or their clusters, are not those of
+        contributed, and where that fit began; else the memory is new. What was told of clusters is that of all files in
+        the folder. If the rows, or their clusters, are not those of
         the file, the memory's pin, the random name of the data, is drawn anew; `changed` counts the rows that differ
         from those of the last contribution.
         """
         begun = not self.path.exists()
         kept = self._begun() if begun else self._read(self.path)
+        for path in sorted(self.path.parent.glob("totals-*")):
+            kept.remember(self._read(path).partitions)
         digests, clusters = row_digests(block, kept.key), cluster_digests(block, kept.key)
         kept.members_changed = bool(kept.members) and set(kept.members) != set(self._federation_info.names)
         kept.changed = rows_changed(kept.contributed, digests) if len(kept.contributed) else 0
-        same = np.array_equal(digests, kept.digests) and (begun or np.array_equal(clusters, kept.clusters))
+        same = np.array_equal(digests, kept.digests) and (begun or np.array_equal(clusters[:1], kept.clusters[:1]))
         kept.outdated = bool(kept.memory.model) and not same
         if not kept.outdated:
             kept.memory.pin = kept.memory.pin if same else secrets.token_hex(16)
@@ -146,15 +180,15 @@ class TotalsStore:
         """Return a memory without views, with pin, record and rows of the newest other file in the folder, if any."""
         key, pin, record = secrets.token_bytes(16), secrets.token_hex(16), None
         digests = contributed = np.zeros(0, dtype=np.uint64)
-        released, members, partitions = 0, tuple[str, ...](), list[Unsigned]()
+        released, members = 0, tuple[str, ...]()
         others = sorted(self.path.parent.glob("totals-*"), key=lambda path: path.stat().st_mtime)
         if others:
             last = self._read(others[-1])
             key, pin, record = last.key, last.memory.pin, last.memory.record
             digests, contributed, released = last.digests, last.contributed, last.released
-            members, partitions = last.members, last.partitions
+            members = last.members
         memory = MemberMemory(pin, self._federation_info.voters, record=record)
-        return Kept(memory, key, digests, contributed, released=released, members=members, partitions=partitions)
+        return Kept(memory, key, digests, contributed, released=released, members=members)
 
     def save(self, kept: Kept) -> None:
         """Write a node's memory, its pin and the digests of its rows to the file."""

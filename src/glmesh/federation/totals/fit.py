@@ -96,6 +96,11 @@ class Runner:
         """Return the number of totals that the program has been sent."""
         return self._at
 
+    @property
+    def request(self) -> bytes:
+        """Return the program's present request for a total (a sum over all members); empty if it wants none."""
+        return b"" if self._wanted is None else self._wanted.request
+
     def _begin(self) -> None:
         """Start the program from its beginning, and run it up to its first request for a total.
 
