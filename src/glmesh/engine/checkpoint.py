@@ -236,19 +236,24 @@ def problem_tree(problem: Problem) -> dict[str, object]:
     "spec" is the ProblemSpec, "pooled" whether one part holds all data, "parts" a list with a dict of arrays per part.
     `problem_of` is the inverse.
     """
-    parts: list[dict[str, object]] = [
-        {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where, "names": part.names}
+    parts = [
+        {
+            "columns": part.columns,
+            "y": part.y,
+            "weight": part.weight,
+            "where": part.where,
+            "names": part.names,
+            "clusters": part.clusters,
+        }
         for part in problem.parts
     ]
-    for held, part in zip(parts, problem.parts, strict=True):
-        if part.clusters is not None:  # files without any are those of earlier versions
-            held["clusters"] = part.clusters
     return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
 def problem_of(tree: Tree) -> Problem:
     """Return the Problem that `problem_tree` made this dict of."""
     spec, parts = tree["spec"], [dict(part) for part in tree["parts"]]
-    clusters = [part.pop("clusters", None) for part in parts]
-    made = Problem(spec, [NodeData.restored(spec, **part) for part in parts], tree["pooled"])
-    return made if not clusters or clusters[0] is None else made.with_clusters(clusters)
+    clusters = [part.pop("clusters", None) for part in parts]  # which files of earlier versions have not
+    made = [NodeData.restored(spec, **part) for part in parts]
+    made = [part.with_numbered(own) for part, own in zip(made, clusters, strict=True)]
+    return Problem(spec, made, tree["pooled"])

@@ -39,7 +39,7 @@ class NodeData:
     """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
     `m` is the number of samples and `p` that of features held here; `where` names the node in error messages. `names`
-    are the names of the features, None if they have none; `clusters`, shape (m,), are numbers from 0, equal for rows
+    are the names of the features, None if they have none; `clusters`, shape (m,), are numbers, equal for rows
     that may depend on each other, None if there are none.
     """
 
@@ -82,6 +82,12 @@ class NodeData:
             raise InvalidData(f"X{where} has {self.m} rows but sample_weight has {len(self.weight)} values")
         if (self.weight < 0).any():
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
+
+    def with_numbered(self, clusters: Indices | None) -> NodeData:
+        """Return a copy of this data with the numbers of clusters that another one had, without a check."""
+        new = copy.copy(self)
+        new.clusters = clusters
+        return new
 
     def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
         """Return a copy of this data with other targets and sample weights, each of shape (m,); columns are shared.
@@ -184,7 +190,8 @@ class NodeData:
         rows = kept if by_samples else slice(None)
         names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
         new = NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
-        return new if self.clusters is None else new.with_clusters(self.clusters[rows])
+        new.clusters = None if self.clusters is None else self.clusters[rows]
+        return new
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
         """Return the objective f(Ax) + g(x) over the columns held here, a CompositeObjective.
