@@ -353,7 +353,11 @@ def _model(options: Namespace, choice: ModelChoice, plan: Plan | None, result: R
 
 
 def _raw(design: Design, contract: Contract) -> Contract:
-    """Return the contract of the tables that `design` is for; `contract` has the design's columns, and an offset."""
+    """Return the contract of tables as they are before a formula makes columns of them.
+
+    `design` are the columns that the formula makes, and `contract` is that of the data behind it: it has the design's
+    columns and, where there is an offset, the column of that, which tables have, too.
+    """
     return raw_contract(design, contract, tuple(name for name in contract.names if name not in design.names))
 
 

@@ -163,7 +163,11 @@ class FormulaMixin(BaseEstimator):  # type: ignore[misc]
         return estimator
 
     def _refuse_others(self, formula: Formula, beside: _Beside) -> None:
-        """Raise InvalidInput for a left side, an offset or strata that this kind of estimator does not have."""
+        """Raise InvalidInput if what is asked for is nothing that this kind of estimator can be fitted with.
+
+        That may be the left side of the formula, or an offset, strata or clusters that the caller has named in
+        `beside`, the options that go with a formula.
+        """
         known = inspect.signature(type(self).fit).parameters
         name = type(self).__name__
         if bool(formula.survival) != ("event" in known):

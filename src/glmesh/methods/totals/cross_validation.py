@@ -169,7 +169,11 @@ class CrossValidationState(TotalState):
     final: Shared[FoldProblem | None] = None  # the fit on all rows with the weight that was chosen; None: not begun
 
     def scale_columns(self, exponents: Indices) -> None:
-        """Keep the exponents of the columns' norms, shape (d,), for the problems that are begun from now on."""
+        """Store the binary exponents of the columns' norms, shape (d,), in `state`.
+
+        The problems, one for each fold and weight of the penalty, that begin after this call divide their columns by
+        these powers of two.
+        """
         self.exponents = exponents
 
     def visit(self, visited: Vector) -> None:

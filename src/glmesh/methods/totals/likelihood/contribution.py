@@ -62,7 +62,10 @@ def levels(block: Rows, penalty: ScaledPenalty, query: LikelihoodQuery) -> Indic
     inverse = block.likelihoods[0].reduced(query.inverse / scale)
 
     def level(likelihood: Likelihood) -> int:
-        """Return the level j of the largest R_i of one node's rows, a whole number; NOTHING if that R_i is 0."""
+        """Return the least whole number j such that all R_i of one node's rows are at most 2^(j / STEPS).
+
+        NOTHING, the least level of all, stands for rows whose R_i are all 0.
+        """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             largest = likelihood.concordances(query.point / scale, inverse, query.radius).max(initial=0.0)
         if not largest <= 0.0:  # NaN is as good as infinite
