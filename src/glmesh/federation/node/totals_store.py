@@ -158,9 +158,8 @@ class TotalsStore:
 
         If there is no file, the newest one of an earlier federation file in the folder says which rows the site has
         contributed, and where that fit began; else the memory is new. What was told of clusters is that of all files in
-        the folder. If the rows, or their clusters, are not those of
-        the file, the memory's pin, the random name of the data, is drawn anew; `changed` counts the rows that differ
-        from those of the last contribution.
+        the folder. If the rows, or their clusters, are not those of the file, the memory's pin, the random name of the
+        data, is drawn anew; `changed` counts the rows that differ from those of the last contribution.
         """
         begun = not self.path.exists()
         kept = self._begun() if begun else self._read(self.path)
